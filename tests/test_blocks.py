@@ -71,7 +71,7 @@ def test_the_blocks_of(page: str, folder: pytest.Pytester) -> None:
 
 
 @each_case("page", [*PAGES, "pipeline/README.md"])
-def test_blocks_say_what_they_are(page: str) -> None:
+def test_every_block_names_its_language(page: str) -> None:
     assert indented((ROOT / page).read_text()) == [], "fence them: ```sh, ```python, ```text"
     assert [block.line for block in of(page) if not block.language] == [], "```sh, ```python, ```text"
 

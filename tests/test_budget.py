@@ -36,7 +36,7 @@ def test_wrong():
 
 
 @pytest.mark.parametrize(("full", "passed", "failed"), [(False, 2, 2), (True, 3, 1)])
-def test_above_the_limit_a_test_fails_that_the_list_does_not_name(
+def test_an_unlisted_test_above_the_limit_fails(
     full: bool, passed: int, failed: int, pytester: pytest.Pytester
 ) -> None:
     pytester.makeconftest(CONFTEST.format(full=full))

@@ -12,13 +12,13 @@ def test_pages_are_up_to_date(module: object) -> None:
     assert module.PAGE.read_text() == module.page(), module.__doc__  # type: ignore[attr-defined]
 
 
-def test_the_picture_of_compaction_is_what_a_broker_does() -> None:
+def test_the_picture_of_compaction_is_up_to_date() -> None:
     assert compaction_picture.PICTURE.read_text() == compaction_picture.picture(), compaction_picture.__doc__
 
 
-def test_no_metric_is_explained_that_there_is_not() -> None:
+def test_only_existing_metrics_are_explained() -> None:
     assert set(metrics_page.MEANINGS) == {sample.name for sample in metrics_page.every_sample()}
 
 
-def test_the_table_of_the_formats_options_is_the_codes() -> None:
+def test_the_table_of_format_options_matches_the_code() -> None:
     assert read_options_table.PAGE.read_text(encoding="utf-8") == read_options_table.page(), read_options_table.__doc__

@@ -38,7 +38,7 @@ FINE = {
 
 
 @pytest.mark.parametrize("case", FINE)
-def test_a_pass_that_ends_between_a_swap_and_its_checkpoint_has_lost_nothing(case: str) -> None:
+def test_a_pass_interrupted_between_swap_and_checkpoint_has_lost_nothing(case: str) -> None:
     lacking, first_dirty_offset = FINE[case]
     assert read(lacking, first_dirty_offset) == []
 
@@ -66,7 +66,7 @@ def test_a_superseded_record_of_the_active_segment_may_not_be_lost() -> None:
     assert fault == "offset 7 and 0 more are lost above the first dirty offset 0: in the active segment"
 
 
-def test_where_segments_changed_while_they_were_read_the_active_one_is_judged_still() -> None:
+def test_the_active_segment_is_judged_even_if_segments_changed_during_the_read() -> None:
     assert read((1,), 0, are_as_read=False) == []
     assert len(read((7,), 0, (0, 4, 7), are_as_read=False)) == 1
     assert len(read((6,), 0, are_as_read=False)) == 1

@@ -73,7 +73,7 @@ def offences(source: str) -> Iterator[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("floor", FLOORS)
-def test_nothing_writes_to_a_path_but_by_the_one_place(floor: str) -> None:
+def test_only_one_module_writes_to_paths(floor: str) -> None:
     found = {}
     for path in sorted((ROOT / floor).rglob("*.py")):
         where = path.relative_to(ROOT).as_posix()
@@ -84,7 +84,7 @@ def test_nothing_writes_to_a_path_but_by_the_one_place(floor: str) -> None:
     assert found == {}, f"use {THE_PLACE}"
 
 
-def test_each_kind_of_writing_is_seen_and_reading_is_not() -> None:
+def test_each_way_of_writing_is_found_and_reading_is_not() -> None:
     writing = """
 open(path, "w"); open(path, mode="ab"); open(path, mode); open(path, "r+b"); io.open(path, "x")
 os.open(path, os.O_RDWR); os.open(path, flags | os.O_CREAT, 0o600); os.open(path, flags); os.mkdir(path); os.makedirs(path, exist_ok=True)

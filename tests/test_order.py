@@ -23,17 +23,17 @@ pytest_plugins = ["pytester"]
         ),
     ],
 )
-def test_what_shares_something_has_one_unit(nodeid: str, unit: str) -> None:
+def test_tests_that_share_something_have_one_unit(nodeid: str, unit: str) -> None:
     assert unit_of(nodeid) == unit
 
 
-def test_what_takes_longest_begins_first_and_then_what_has_most_tests() -> None:
+def test_the_slowest_units_start_first_and_then_those_with_most_tests() -> None:
     sizes = {"few.py": 3, FIRST[1]: 3, "many.py": 300, SPARK: 100}
     assert sorted(sizes, key=lambda unit: place_of(unit, sizes[unit])) == [SPARK, FIRST[1], "many.py", "few.py"]
     assert all((ROOT / unit).exists() for unit in FIRST)
 
 
-def test_spark_has_a_process_besides_those_of_the_processors(
+def test_spark_has_one_process_more_than_there_are_processors(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytester.makeconftest("from support.order import pytest_xdist_auto_num_workers")
@@ -44,7 +44,7 @@ def test_spark_has_a_process_besides_those_of_the_processors(
     assert config.option.tx == ["popen"] * 2
 
 
-def test_a_process_of_pytest_xdist_reports_whatever_does_not_pass(pytester: pytest.Pytester) -> None:
+def test_a_process_of_pytest_xdist_reports_every_outcome_except_a_pass(pytester: pytest.Pytester) -> None:
     pytester.makeconftest("from support.order import pytest_runtest_protocol")
     pytester.makepyfile(
         """
@@ -79,7 +79,7 @@ def orders(pytester: pytest.Pytester, *options: str) -> list[str]:
     return [line for line in result.outlines if "::" in line]
 
 
-def test_a_seed_gives_one_order_and_keeps_the_tests_of_a_file_together(pytester: pytest.Pytester) -> None:
+def test_a_seed_gives_one_order_and_keeps_a_files_tests_together(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(CONFTEST)
     tests = "\n".join(f"def test_{number}(): pass" for number in range(20))
     pytester.makepyfile(test_a=tests, test_b=tests, test_c=tests)
@@ -92,7 +92,7 @@ def test_a_seed_gives_one_order_and_keeps_the_tests_of_a_file_together(pytester:
     assert sum(one != other for one, other in pairwise(files)) == 2
 
 
-def test_a_file_that_shares_the_spark_session_and_would_be_run_elsewhere_ends_the_run(
+def test_an_untyped_use_of_the_spark_session_ends_the_run(
     pytester: pytest.Pytester,
 ) -> None:
     pytester.makeconftest(CONFTEST + "\nimport pytest\n@pytest.fixture\ndef spark(): pass\n")

@@ -79,7 +79,7 @@ def test_every_folder_with_code_is_a_package() -> None:
     assert without == set()
 
 
-def test_the_root_has_no_module_but_the_package_itself() -> None:
+def test_the_root_has_only_the_package_module() -> None:
     """Any other module would be shipped as ottla.NAME."""
     assert [path.name for path in ROOT.glob("*.py")] == ["__init__.py"]
 
@@ -90,7 +90,7 @@ def test_type_checkers_see_every_floor_through_a_link() -> None:
     assert "py.typed" in PROJECT["tool"]["setuptools"]["package-data"]["ottla"] and (ROOT / "py.typed").exists()
 
 
-def test_the_console_commands_are_those_of_the_server_and_the_pipeline() -> None:
+def test_console_commands_belong_to_the_server_and_the_pipeline() -> None:
     assert PROJECT["project"]["scripts"] == {
         "ottla": "ottla.server.commands.cli:main",
         "ottla-spark": "ottla.pipeline.cli:main",
@@ -113,14 +113,14 @@ README = (ROOT / "README.md").read_text()
 
 
 @pytest.mark.parametrize("url", [None, "https://host.example/ottla"])
-def test_the_index_shows_the_readme_without_links_that_lead_nowhere(url: str | None) -> None:
+def test_the_index_shows_the_readme_without_broken_links(url: str | None) -> None:
     shown = re.sub(r"^```.*?^```$", "", long_description(README, url, "1.2.3"), flags=re.MULTILINE | re.DOTALL)
     links = re.findall(r"\]\(([^)]*)\)|^\[[^\]]+\]: *(\S+)|(?:href|src)=\"([^\"]*)", shown, re.MULTILINE)
     assert [link for link in map("".join, links) if not link.startswith("https://")] == []
     assert (url is not None) == (f"{url}/blob/v1.2.3/DESIGN.md" in shown)
 
 
-def test_code_in_the_readme_is_shown_as_it_is() -> None:
+def test_code_in_the_readme_is_unchanged() -> None:
     code = "```python\ntable[0](docs/x.md)\n```\n"
     assert long_description(f"{code}[a](b.md) ![c](d.svg)[![e](f.svg)](g.md)", None, "1") == f"{code}a "
 
@@ -133,7 +133,7 @@ def test_releases_have_notes() -> None:
     assert [is_unreleased("## 2\n\nb\n\n## 1 (unreleased)\n\na\n", which) for which in "12"] == [True, False]
 
 
-def test_changes_are_named_and_put_in_place_as_towncrier_wants_them() -> None:
+def test_changes_are_named_and_located_as_towncrier_requires() -> None:
     """towncrier ignores a file of another name, and writes a section that `release_notes` finds."""
     settings = PROJECT["tool"]["towncrier"]
     names = [path.name for path in (ROOT / settings["directory"]).iterdir() if path.name != "README.md"]
@@ -143,7 +143,7 @@ def test_changes_are_named_and_put_in_place_as_towncrier_wants_them() -> None:
     assert release_notes(changelog.replace(marker, f"{marker}\n\n{section}"), "9.9") == "new\n"
 
 
-def test_the_name_of_a_tag_is_no_command(tmp_path: Path) -> None:
+def test_the_name_of_a_tag_is_not_executed(tmp_path: Path) -> None:
     """git allows almost any tag name, and the workflow passes the name on."""
     made = tmp_path / "made"
     tag = f"v1$(shell touch {made});touch {made}"
@@ -160,7 +160,7 @@ def test_the_name_of_a_tag_is_no_command(tmp_path: Path) -> None:
     assert not made.exists()
 
 
-def test_what_a_release_tries_is_what_it_built() -> None:
+def test_a_release_tests_the_version_it_built() -> None:
     """pip installs the newest version that it finds, also from the index, and a release candidate only if asked for one."""
     installs = re.findall(r"--find-links [\w/]+\s+(\S+)", (ROOT / ".github/workflows/release.yml").read_text())
     assert len(installs) == 2 and all(each.startswith('"ottla==$') for each in installs)
@@ -176,13 +176,13 @@ def pinned_tools(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("folder", PINNED, ids=lambda folder: folder.name)
-def test_tools_are_pinned_and_have_their_reasons(folder: Path) -> None:
+def test_tools_are_pinned_with_reasons(folder: Path) -> None:
     lines = (folder / "requirements.in").read_text().splitlines()
     assert [line for line in lines if not re.fullmatch(r"#.*|[\w-]+==[\w.]+ +# .+", line)] == []
 
 
 @pytest.mark.parametrize("folder", PINNED, ids=lambda folder: folder.name)
-def test_each_tool_and_what_it_brings_along_has_its_version_and_hashes(folder: Path) -> None:
+def test_each_tool_and_each_dependency_has_its_version_and_hashes(folder: Path) -> None:
     text = (folder / "requirements.txt").read_text().replace("\\\n", "")
     rows = [line for line in text.splitlines() if not line.startswith("#")]
     assert [
@@ -192,7 +192,7 @@ def test_each_tool_and_what_it_brings_along_has_its_version_and_hashes(folder: P
     assert [each for each in pinned_tools(folder) if each not in pinned] == []
 
 
-def test_a_tool_has_one_version_in_all_places() -> None:
+def test_a_tool_has_the_same_version_everywhere() -> None:
     every = {tool for folder in PINNED for tool in pinned_tools(folder)}
     assert len({tool.partition("==")[0] for tool in every}) == len(every)
 
@@ -203,7 +203,7 @@ SPARK_IN_THE_IMAGE = {each for each in PROJECT["project"]["optional-dependencies
 
 
 @pytest.mark.parametrize("name", ["Dockerfile", "Dockerfile.spark"])
-def test_an_image_is_built_with_pinned_tools_alone(name: str) -> None:
+def test_an_image_is_built_only_with_pinned_tools(name: str) -> None:
     """Versions in pyproject.toml change; all tools come from the list with hashes, and no build fetches tools by itself."""
     text = re.sub(r"#.*\n", "", (ROOT / "docker" / name).read_text()).replace("\\\n", "")
     commands = INSTALLS.findall(text)
@@ -238,7 +238,7 @@ def is_pinned(command: str) -> bool:
         ("uv pip install --python /opt/x /wheels/*.whl 'pyarrow>=17'", False),
     ],
 )
-def test_the_judge_of_such_commands_knows_both_kinds(command: str, pinned: bool) -> None:
+def test_the_check_of_such_commands_distinguishes_both_kinds(command: str, pinned: bool) -> None:
     (found,) = INSTALLS.findall(f"RUN {command} && true")
     assert is_pinned(found) is pinned
 
@@ -317,7 +317,7 @@ PINS = {"h11": "0.16.0", "google-re2": "1.1"}
     ],
     ids=["none", "skipped", "left out", "another version", "empty", "no report", "hole"],
 )
-def test_what_a_database_does_not_judge_is_not_taken_for_sound(
+def test_packages_unknown_to_a_database_are_not_reported_as_safe(
     rows: list[dict[str, Any]] | None, holes: list[str], unknown: list[str]
 ) -> None:
     audit = read_audit("Traceback" if rows is None else json.dumps({"dependencies": rows, "fixes": []}), PINS)
@@ -326,7 +326,7 @@ def test_what_a_database_does_not_judge_is_not_taken_for_sound(
         assert audit.holes["h11"] == ("CVE-1 (GHSA-1), mended in 1",)
 
 
-def test_the_audit_covers_every_library_of_run_time() -> None:
+def test_the_audit_covers_every_run_time_library() -> None:
     """A new small extra is listed in `EXTRAS`; the larger ones have suites of their own, or are tools."""
     extras = PROJECT["project"]["optional-dependencies"]
     assert set(extras) - set(EXTRAS) == {"spark", "docs", "test", "test-pipeline", "dev"}
@@ -334,7 +334,7 @@ def test_the_audit_covers_every_library_of_run_time() -> None:
     assert len(direct()) == len(PROJECT["project"]["dependencies"]) + sum(len(extras[name]) for name in EXTRAS)
 
 
-def test_the_index_is_told_no_licence_twice_and_no_older_python_than_is_served() -> None:
+def test_the_metadata_have_one_licence_and_the_oldest_supported_python() -> None:
     project = PROJECT["project"]
     pythons = [found[1] for each in project["classifiers"] if (found := re.search(r":: (3\.\d+)$", each))]
     assert f">={pythons[0]}" == project["requires-python"]
@@ -359,7 +359,7 @@ for name in {[*LOADS_TRIO]}:
 """
 
 
-def test_importing_the_package_loads_nothing_heavy_and_public_names_load_on_first_use() -> None:
+def test_importing_the_package_loads_nothing_heavy_and_names_load_on_first_use() -> None:
     """An unknown name is an AttributeError."""
     first, *names = python(FIRST_USES)
     assert first == f"[] {__version__} False"
@@ -396,5 +396,5 @@ forked(lambda: load("server", "trio"))
 """
 
 
-def test_a_floor_loads_without_what_it_does_not_stand_on() -> None:
+def test_a_floor_loads_only_the_floors_below_it() -> None:
     assert python(FLOORS_ALONE) == ["protocol storage", "pipeline", "server"]

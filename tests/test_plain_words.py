@@ -14,7 +14,7 @@ FILES = files()
 
 
 @pytest.mark.parametrize("folder", sorted(FILES))
-def test_texts_are_as_plain_as_before(folder: str) -> None:
+def test_figures_do_not_rise(folder: str) -> None:
     """After a text has become plainer, `python -m support.texts.plain_words --write`, from tests/, lowers the bounds."""
     risen = {name: (number, BOUNDS.get(name, 0)) for name, number in count(FILES[folder]).items()}
     assert {name: found for name, found in risen.items() if found[0] > found[1]} == {}, "found, bound"
@@ -33,10 +33,15 @@ def test_texts_are_as_plain_as_before(folder: str) -> None:
         ("storage/a/b.py", 'log.info("nobody waits for %s", x)', {"messages: storage": 1}),
         ("docs/a.md", "Whoever asks.\n```sh\nnobody\n```\n", {"texts: docs": 1}),
         ("server/page/a.html", "<p>None, too.</p>", {"page: server": 1}),
+        (
+            "tests/a.py",
+            "def test_nobody_is_told(): ...\nasync def test_what_is_read(): ...",
+            {"openings: tests": 1, "test names: tests": 2},
+        ),
         ("storage/a.py", '"""A group.\n\nReturn its members."""\nnobody = told = 1  # a name', {}),
     ],
 )
-def test_what_is_not_plain_is_counted(name: str, text: str, found: dict[str, int], tmp_path: Path) -> None:
+def test_banned_words_and_openings_are_counted(name: str, text: str, found: dict[str, int], tmp_path: Path) -> None:
     (tmp_path / name).parent.mkdir(parents=True)
     (tmp_path / name).write_text(text)
     assert count([name], tmp_path) == found

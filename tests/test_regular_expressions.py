@@ -102,7 +102,7 @@ def test_each_reason_has_its_pattern() -> None:
         (r"(a)\1", "match"),
     ],
 )
-def test_what_can_backtrack_is_found(pattern: str, how: str) -> None:
+def test_a_pattern_that_can_backtrack_is_found(pattern: str, how: str) -> None:
     assert doubts(pattern, how=how)
 
 
@@ -120,5 +120,5 @@ def test_what_can_backtrack_is_found(pattern: str, how: str) -> None:
         (r'(["*?\\])', "sub"),
     ],
 )
-def test_what_cannot_is_not(pattern: str, how: str) -> None:
+def test_a_pattern_that_cannot_backtrack_is_accepted(pattern: str, how: str) -> None:
     assert not doubts(pattern, how=how)

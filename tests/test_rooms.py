@@ -24,13 +24,13 @@ TABLES = {"protocol/messages", "server/handlers"}
 """Folders with one module per API."""
 
 
-def test_no_file_imports_itself_by_way_of_others() -> None:
+def test_no_file_imports_itself_through_another_file() -> None:
     files = [ROOT / "__init__.py", *python_files(ROOT, *CODE)]
     found = circle(import_graph({path.relative_to(ROOT).as_posix(): path.read_text() for path in files}))
     assert not found, f"a circle of files: {' -> '.join(found)}"
 
 
-def test_a_circle_is_named_wherever_its_imports_stand() -> None:
+def test_a_cycle_is_reported_for_imports_at_any_place() -> None:
     sources = {
         "storage/__init__.py": "from .disk.files import Files",
         "storage/errors.py": "import ottla.storage.disk",
@@ -47,12 +47,12 @@ def test_a_circle_is_named_wherever_its_imports_stand() -> None:
     }
 
 
-def test_a_circle_of_scripts_is_seen() -> None:
+def test_a_cycle_of_scripts_is_found() -> None:
     sources = {"examples/feed/job.py": "from table import rows", "examples/feed/table.py": "import job"}
     assert set(circle(import_graph(sources))) == set(sources)
 
 
-def test_no_folder_is_a_hall() -> None:
+def test_no_folder_is_oversized() -> None:
     modules = [path for path in python_files(ROOT, *CODE, "tests") if path.stem not in ("__init__", "__main__")]
     beside = Counter(path.parent.relative_to(ROOT).as_posix() for path in modules)
     halls = {folder: count for folder, count in beside.items() if count > MODULES_SIDE_BY_SIDE and folder not in TABLES}
@@ -130,7 +130,7 @@ def test_an_upward_import_breaks_its_contract(tmp_path: Path) -> None:
     assert {line for line in expected if line not in done.stdout} == set()
 
 
-def test_the_map_of_the_tests_parts_names_each_of_them() -> None:
+def test_the_map_of_the_tests_names_each_of_their_parts() -> None:
     support = ROOT / "tests" / "support"
     rows = re.findall(r"^\| (`(\w+)`|here) \|(.*)$", (support / "README.md").read_text(), re.MULTILINE)
     named = {(folder or ".", name) for _, folder, row in rows for name in re.findall(r"`(\w+)`", row)}

@@ -26,7 +26,7 @@ def test_files_are_in_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("folder", "environment"), [(".", {"TMPDIR": "/mine"}), ("missing", {})])
-def test_they_stay_where_the_user_wants_them_and_where_there_is_no_such_memory(
+def test_files_stay_at_the_users_choice_and_without_memory_on_disk(
     folder: str, environment: dict[str, str], tmp_path: Path
 ) -> None:
     before = dict(environment)
@@ -39,7 +39,7 @@ def test_they_stay_where_the_user_wants_them_and_where_there_is_no_such_memory(
     ("free_bytes", "flags", "is_enough"),
     [(NEEDED_BYTES, 0, True), (NEEDED_BYTES - 4096, 0, False), (NEEDED_BYTES, NOEXEC, False)],
 )
-def test_memory_has_to_have_room_and_to_run_programs(
+def test_memory_must_have_space_and_allow_programs(
     free_bytes: int, flags: int, is_enough: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scratch, "NEEDED_BYTES", NEEDED_BYTES)

@@ -12,7 +12,7 @@ from support.noted import each_case
     ("count", "chosen"),
     [(1, [0]), (2, [0, 6]), (3, [0, 3, 6]), (4, [0, 2, 4, 6]), (7, list(range(7))), (9, list(range(7)))],
 )
-def test_a_slice_has_cases_from_the_first_to_the_last(
+def test_a_sample_contains_the_first_and_the_last_case(
     count: int, chosen: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sizes, "FULL", False)
@@ -22,7 +22,7 @@ def test_a_slice_has_cases_from_the_first_to_the_last(
 
 
 @pytest.mark.parametrize(("length", "slice_has"), [(0, []), (1, [0]), (5, [0, 3, 4]), (6, [0, 3, 5])])
-def test_a_message_is_cut_at_its_end_in_every_run(
+def test_a_message_is_truncated_at_its_end_in_every_run(
     length: int, slice_has: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sizes, "FULL", False)
@@ -31,7 +31,7 @@ def test_a_message_is_cut_at_its_end_in_every_run(
     assert sizes.cuts_of(bytes(length)) == list(range(length))
 
 
-def test_cases_behind_a_failure_run_and_each_failure_has_its_case() -> None:
+def test_cases_after_a_failure_run_and_each_failure_has_its_case() -> None:
     ran: list[tuple[int, str]] = []
 
     @each_case("number", [1, 2, 3], ids=["first", "second", "third"])

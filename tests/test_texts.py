@@ -30,7 +30,7 @@ def anchors(text: str) -> set[str]:
 
 
 @each_case("text", TEXTS)
-def test_links_lead_somewhere(text: str) -> None:
+def test_links_have_targets(text: str) -> None:
     missing = []
     for link in re.findall(r"\]\(([^)\s]+)\)", (ROOT / text).read_text()):
         path, _, anchor = link.partition("#")
@@ -41,7 +41,7 @@ def test_links_lead_somewhere(text: str) -> None:
 
 
 @each_case("text", GUIDES)
-def test_files_and_folders_that_are_named_are_there(text: str) -> None:
+def test_named_files_and_folders_exist(text: str) -> None:
     """Names may lack `.py`; a place for a new file is written with <…>."""
     named = re.findall(rf"(?<![\w/.<-])((?:{FOLDERS})/[\w./<>*-]*[\w>*])", (ROOT / text).read_text())
     missing = [each for each in named if not set(each) & set("<>") and not _is_there(each)]
@@ -54,7 +54,7 @@ def test_the_index_of_docs_names_each_of_its_pages_once() -> None:
     assert sorted(named) == sorted(path.name for path in (ROOT / "docs").glob("*.md") if path.name != "index.md")
 
 
-def test_each_decision_is_a_page_of_three_parts_and_has_its_line_in_the_index() -> None:
+def test_each_decision_has_three_parts_and_a_line_in_the_index() -> None:
     pages = sorted((ROOT / "docs/decisions").glob("[0-9]*.md"))
     titles = {page.name: re.match(r"# (\d+)\. (.*)", page.read_text()) for page in pages}
     assert [name for name, title in titles.items() if title is None or int(name[:4]) != int(title[1])] == []
@@ -66,7 +66,7 @@ def test_each_decision_is_a_page_of_three_parts_and_has_its_line_in_the_index() 
     assert [page.name for page in pages if re.findall(r"^## (.*)$", page.read_text(), re.MULTILINE) != parts] == []
 
 
-def test_the_design_is_short_and_the_glossary_has_few_words_in_order() -> None:
+def test_the_design_is_short_and_the_glossary_is_small_and_ordered() -> None:
     assert (ROOT / "DESIGN.md").stat().st_size <= 15_000
     glossary = (ROOT / "docs/glossary.md").read_text()
     for section in (sections := glossary.split("\n## ")[1:]):
@@ -74,12 +74,12 @@ def test_the_design_is_short_and_the_glossary_has_few_words_in_order() -> None:
     assert sum(section.count("\n- **") for section in sections) <= 20
 
 
-def test_each_api_is_among_the_supported_features() -> None:
+def test_each_api_is_in_the_supported_features() -> None:
     page = (ROOT / "docs/served.md").read_text()
     assert [api.name for api in APIS.values() if not re.search(rf"\b{api.name}\b", page)] == []
 
 
-def test_no_cell_of_a_table_is_longer_than_25_words() -> None:
+def test_no_table_cell_is_longer_than_25_words() -> None:
     """The rule is for pages that are written by hand. A longer text is a list or a section with a heading."""
     generated = ("commands.md", "configuration.md", "metrics.md", "options-without-effect.md", "python-api.md")
     made = re.compile(r"<!-- (calls|options|rights).*?(end|rights|options) -->", re.DOTALL)
@@ -91,7 +91,7 @@ def test_no_cell_of_a_table_is_longer_than_25_words() -> None:
     assert long == []
 
 
-def test_what_troubleshooting_quotes_is_said_by_the_code() -> None:
+def test_messages_quoted_in_troubleshooting_are_in_the_code() -> None:
     """The first column of its tables has Ottla's own messages, with … for the variable parts."""
     files = [path for floor in ("protocol", "storage", "server", "pipeline") for path in (ROOT / floor).rglob("*.py")]
     code = re.sub(r'"\s*\n\s*f?"', "", "\n".join(path.read_text() for path in files))
@@ -106,7 +106,7 @@ def test_each_reason_why_a_topic_is_not_compacted_has_a_remedy() -> None:
     assert sorted(explained) == sorted(each.value for each in Waits)
 
 
-def test_steps_of_the_paths_are_calls_that_there_are() -> None:
+def test_steps_of_the_paths_are_existing_calls() -> None:
     steps = re.findall(rf"^((?:{FOLDERS})/[\w/]+) +(\w+)  +\S", (ROOT / "DESIGN.md").read_text(), re.MULTILINE)
     assert len(steps) > 20
     assert [
@@ -114,7 +114,7 @@ def test_steps_of_the_paths_are_calls_that_there_are() -> None:
     ] == []
 
 
-def test_rooms_are_drawn_as_their_contracts_have_them() -> None:
+def test_rooms_are_drawn_as_in_their_contracts() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     for floor in ("server", "storage", "pipeline"):
         (layers,) = (each["layers"] for each in contracts if each.get("containers") == [f"ottla.{floor}"])
@@ -135,7 +135,7 @@ def test_the_first_line_of_the_readme_has_the_first_measured_figure() -> None:
     assert figures.SENTENCE.findall(readme) == re.findall(r"\d\.\d\d s", figures.between(readme))[:1]
 
 
-def test_new_figures_replace_the_old_ones_in_the_first_line_and_the_sentences() -> None:
+def test_new_figures_replace_those_in_the_first_line_and_the_sentences() -> None:
     readme = "no containers, no JVM, 0.26 s. More\n<!-- figures: begin -->\nold\n<!-- figures: end -->\nbelow\n"
     figures.check(readme)
     assert figures.rewritten(readme, figures.Figures("0.19 s", "0.14 s", "0.003 s", "48 MB"), "Compared.", "today") == (
@@ -148,7 +148,7 @@ def test_new_figures_replace_the_old_ones_in_the_first_line_and_the_sentences() 
         figures.check("another text")
 
 
-def test_the_readme_begins_with_what_works_from_a_clone() -> None:
+def test_the_readme_starts_with_commands_that_work_from_a_clone() -> None:
     lines = (ROOT / "README.md").read_text().splitlines()[:30]
     named = re.findall(r"^make (\S+)", "\n".join(lines), re.MULTILINE)
     assert named == ["run", "test"]

@@ -17,9 +17,9 @@ from compat.support.suite import Suite
 S = 1_000_000_000
 FAULTS = {
     "never": "records that were never received",
-    "nobody": "records that nobody accepted, nor may have",
+    "unaccepted": "records that no member can have accepted",
     "again": "records that came again after they were accepted",
-    "twice": "records that came twice although nobody had lost its lock",
+    "twice": "records that came twice although no member lost its lock",
 }
 
 
@@ -47,12 +47,12 @@ TWICE = [event(1, "R"), event(1.5, "R", "b", "2"), event(2, "A", "b")]
     [
         (ONCE, set()),
         ([event(1, "R"), event(2, "J")], set()),
-        ([], {"never", "nobody"}),
-        ([event(1, "R")], {"nobody"}),
-        ([event(1, "R"), event(2, "X")], {"nobody"}),
-        ([event(1, "R"), event(2, "L", more="INVALID_RECORD_STATE")], {"nobody"}),
+        ([], {"never", "unaccepted"}),
+        ([event(1, "R")], {"unaccepted"}),
+        ([event(1, "R"), event(2, "X")], {"unaccepted"}),
+        ([event(1, "R"), event(2, "L", more="INVALID_RECORD_STATE")], {"unaccepted"}),
         ([event(1, "R"), event(2, "F")], set()),  # it may have been taken
-        ([event(1, "R", more="3"), event(2, "F")], {"nobody"}),  # the broker gives it up at this count
+        ([event(1, "R", more="3"), event(2, "F")], {"unaccepted"}),  # the broker gives it up at this count
         ([*ONCE, event(3, "R", "b", "2")], {"again", "twice"}),
         ([event(1, "R"), event(2, "J"), event(3, "R", "b", "2")], {"again", "twice"}),
         ([*ONCE, event(9, "R", "b", "2")], {"again"}),  # a lock that has timed out is no excuse
@@ -70,7 +70,7 @@ TWICE = [event(1, "R"), event(1.5, "R", "b", "2"), event(2, "A", "b")]
         ([event(1, "R"), event(2, "R", more="2"), event(3, "X"), event(4, "R", more="3"), event(5, "A")], {"twice"}),
     ],
 )
-def test_what_each_life_of_a_record_is_judged(
+def test_each_history_of_a_record_is_judged(
     capsys: pytest.CaptureFixture[str], events: list[Event], expected: set[str]
 ) -> None:
     deliveries = Deliveries(lock_ms=5000, count_limit=3)
@@ -86,7 +86,7 @@ def test_what_each_life_of_a_record_is_judged(
     ("away", "expected"),
     [((1.1, 1.2), set()), ((0.5, 1.1), set()), ((1.4, 1.6), set()), ((0.1, 0.9), {"twice"}), ((1.6, 1.9), {"twice"})],
 )
-def test_that_the_broker_was_away_between_two_deliveries_explains_the_second_and_at_another_time_does_not(
+def test_only_a_broker_outage_between_two_deliveries_explains_the_second(
     capsys: pytest.CaptureFixture[str], away: tuple[float, float], expected: set[str]
 ) -> None:
     deliveries = Deliveries(5000, 3, away_ns=[(int(away[0] * S), int(away[1] * S))])
@@ -94,7 +94,7 @@ def test_that_the_broker_was_away_between_two_deliveries_explains_the_second_and
     assert faults(capsys, deliveries) == expected
 
 
-def test_that_the_broker_was_away_does_not_explain_what_comes_after_it_was_accepted(
+def test_a_broker_outage_does_not_explain_deliveries_after_acceptance(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     deliveries = Deliveries(5000, 3, away_ns=[(int(2.1 * S), int(2.9 * S))])
@@ -113,7 +113,7 @@ def test_that_the_broker_was_away_does_not_explain_what_comes_after_it_was_accep
         ([event(3, "R", asked=2.5)], {"again"}),  # it was certainly fetched later
     ],
 )
-def test_a_copy_that_a_member_fetched_from_the_next_broker_before_it_acknowledged_the_first_is_none_too_many(
+def test_a_copy_fetched_from_the_next_broker_before_acknowledging_is_allowed(
     capsys: pytest.CaptureFixture[str], after: list[Event], expected: set[str]
 ) -> None:
     for away_s, fault in ((1.1, set()), (-3.9, set()), (-4.1, {"again"}), (2.1, {"again"})):
@@ -122,7 +122,7 @@ def test_a_copy_that_a_member_fetched_from_the_next_broker_before_it_acknowledge
         assert faults(capsys, deliveries) - {"twice"} == expected | fault
 
 
-def test_a_member_that_is_gone_without_a_word_explains_what_it_held_and_nothing_of_others(
+def test_a_member_that_died_explains_only_the_records_it_held(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for member, expected in (("a", set()), ("c", {"twice"})):
@@ -134,14 +134,14 @@ def test_a_member_that_is_gone_without_a_word_explains_what_it_held_and_nothing_
     assert faults(capsys, late) == {"twice"}
 
 
-def test_who_is_gone_before_it_was_told_may_have_accepted_what_it_had(capsys: pytest.CaptureFixture[str]) -> None:
-    for member, expected in (("a", set()), ("b", {"nobody"})):
+def test_a_member_that_died_before_a_response_may_have_accepted_its_records(capsys: pytest.CaptureFixture[str]) -> None:
+    for member, expected in (("a", set()), ("b", {"unaccepted"})):
         deliveries = Deliveries(5000, 3, ended_ns={member: 2 * S})
         deliveries.events[0, 0] = [event(1, "R")]
         assert faults(capsys, deliveries) == expected
 
 
-def test_what_was_asked_for_before_it_was_accepted_may_be_told_later() -> None:
+def test_a_record_requested_before_its_acceptance_may_be_delivered_later() -> None:
     early = [*ONCE, event(3, "R", "b", "1", asked=0.5)]
     deliveries = Deliveries(5000, 3)
     assert not deliveries.came_after_its_end(early)
@@ -196,7 +196,7 @@ class QueueWithoutBroker(Queue):
         self.lock, self.deliveries = threading.Lock(), Deliveries(lock_ms=5000, count_limit=3)
 
 
-def test_share_consumers_takes_the_time_before_it_kills(tmp_path: Path) -> None:
+def test_share_consumers_records_the_time_before_it_kills(tmp_path: Path) -> None:
     (tmp_path / "7-2-0").touch()
     processes = KilledJvms()
     run = RunWithoutBroker(tmp_path, processes)
@@ -205,7 +205,7 @@ def test_share_consumers_takes_the_time_before_it_kills(tmp_path: Path) -> None:
     assert max(run.deliveries.ended_ns.values()) <= processes.killed_ns
 
 
-def test_the_mixed_load_takes_the_time_before_it_kills() -> None:
+def test_the_mixed_load_records_the_time_before_it_kills() -> None:
     queue = QueueWithoutBroker()
     load = LibrarySharers(Scene("", None), queue)
     process = Killed(

@@ -42,7 +42,7 @@ class Message:
         return self._parts[4]
 
 
-def test_this_process_is_read_with_its_descriptors_by_kind(tmp_path: Path) -> None:
+def test_this_process_is_measured_with_its_descriptors_by_kind(tmp_path: Path) -> None:
     before = read(os.getpid(), 0)
     with open(tmp_path / "0.log", "w"), open(tmp_path / "1.log", "w") as second:
         (tmp_path / "1.log").unlink()
@@ -68,36 +68,36 @@ def test_this_process_is_read_with_its_descriptors_by_kind(tmp_path: Path) -> No
         ("/dev/null", "other file"),
     ],
 )
-def test_kinds_of_descriptors(target: str, expected: str) -> None:
+def test_descriptors_are_classified_by_kind(target: str, expected: str) -> None:
     assert kind(target) == expected
 
 
-def test_of_an_hour_minutes_nine_to_eleven_are_compared_with_the_last_two() -> None:
+def test_minutes_nine_to_eleven_are_compared_with_the_last_two() -> None:
     each = [reading(minute, 40 + minute) for minute in range(1, 61)]
     then, now = then_and_now(each)
     assert then == medians([reading(10, 50)])
     assert now == medians([reading(59, 99)])
 
 
-def test_one_reading_that_stands_out_does_not_count() -> None:
+def test_one_outlier_does_not_count() -> None:
     each = [reading(minute / 6, 50) for minute in range(1, 361)]
     each[358] = reading(59.8, 500)
     then, now = then_and_now(each)
     assert then.resident_kib == now.resident_kib
 
 
-def test_a_run_that_has_no_tenth_minute_is_refused() -> None:
+def test_a_run_without_a_tenth_minute_is_refused() -> None:
     with pytest.raises(ValueError, match="1 readings, none about minute 10"):
         then_and_now([reading(8, 50)])
 
 
-def test_descriptors_that_have_become_more_are_told_by_kind() -> None:
+def test_growing_numbers_of_descriptors_are_reported_by_kind() -> None:
     then = medians([reading(10, 50, socket=40, log=100)])
     now = medians([reading(60, 50, socket=54, log=121, pipe=10, index=11)])
     assert grown_descriptors(then, now) == {"log": (100, 121), "index": (0, 11)}
 
 
-def test_complaints_shortly_after_a_restart_are_explained_by_it_and_others_are_not() -> None:
+def test_a_restart_explains_only_complaints_shortly_after_it() -> None:
     scene = Scene("nowhere:1", None)
     scene.restarts.append(100.0)
     for at_s in (99.0, 100.0, 100.0 + RESTART_S, 101.0 + RESTART_S):
@@ -105,7 +105,7 @@ def test_complaints_shortly_after_a_restart_are_explained_by_it_and_others_are_n
     assert [each.at_s for each in scene.unexcused()] == [99.0, 101.0 + RESTART_S]
 
 
-def test_a_turn_that_fails_is_a_complaint_and_does_not_count() -> None:
+def test_a_failed_turn_is_a_complaint_and_does_not_count() -> None:
     class Refused(Load):
         def turn(self) -> None:
             if not self.scene.complaints:
@@ -119,7 +119,7 @@ def test_a_turn_that_fails_is_a_complaint_and_does_not_count() -> None:
     assert complaint.text.startswith("RuntimeError: the broker said no at test_the_mixed_load.py:")
 
 
-def test_a_sequence_sees_what_is_left_out_and_what_comes_twice() -> None:
+def test_a_sequence_notices_missing_and_repeated_numbers() -> None:
     once, again = Sequence(), Sequence(again=True)
     for number in (5, 6, 8, 7, 9):
         once.see(number)
@@ -129,14 +129,14 @@ def test_a_sequence_sees_what_is_left_out_and_what_comes_twice() -> None:
     assert again.wrong == ["8 in place of 7"]
 
 
-def test_a_log_of_numbers_must_end_with_the_last_that_was_acknowledged() -> None:
+def test_a_log_of_numbers_must_end_with_the_last_acknowledged_one() -> None:
     records = [record(number, numbered(number, 3)) for number in range(4, 9)]
     assert missing(records, 9) == ""
     assert missing(records, 10) == "ends before 9, not 10"
     assert missing(records[:2] + records[3:], 9) == "1 times out of order, first 7 in place of 6"
 
 
-def test_of_a_compacted_topic_the_newest_that_was_acknowledged_must_be_the_newest_there_is() -> None:
+def test_the_newest_acknowledged_record_of_a_compacted_key_must_be_its_newest() -> None:
     ledger = Ledger()
     for offset, value, key in ((0, b"0", b"a"), (2, b"2", b"a"), (1, b"1", b"a"), (3, b"3", b"b"), (4, None, b"b")):
         ledger.delivered(None, Message(COMPACTED, offset, value, key))
@@ -149,7 +149,7 @@ def test_of_a_compacted_topic_the_newest_that_was_acknowledged_must_be_the_newes
     assert stale([], KEPT, ledger) == []
 
 
-def test_what_is_refused_is_told_and_records_without_a_key_are_counted() -> None:
+def test_refused_records_are_reported_and_keyless_ones_counted() -> None:
     ledger = Ledger()
     ledger.delivered(None, Message(KEPT, 0, b"0 "))
     ledger.delivered("_MSG_TIMED_OUT", Message(KEPT, -1, b"1 "))
@@ -164,7 +164,7 @@ class Hurried(threading.Event):
         return self.is_set()
 
 
-def test_what_a_turn_that_failed_has_left_is_looked_for_until_somebody_answers() -> None:
+def test_leftovers_of_a_failed_turn_are_looked_for_until_a_broker_answers() -> None:
     class Leaving(Load):
         every_s = 0
         asked = 0

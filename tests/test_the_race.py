@@ -39,7 +39,7 @@ def section(*figures: Figure, others_part: float | None = 0.0, name: str = "larg
     )
 
 
-def test_a_table_has_medians_spread_and_ratio_and_says_why_a_side_has_no_figure() -> None:
+def test_a_table_has_medians_spread_ratio_and_reasons_for_missing_figures() -> None:
     assert report.table(section(cpu(), rate(), others_part=0.25)) == [
         "## Large batches",
         "",
@@ -55,7 +55,7 @@ def test_a_table_has_medians_spread_and_ratio_and_says_why_a_side_has_no_figure(
     ]
 
 
-def test_there_is_no_ratio_to_a_side_that_is_missing_or_took_nothing() -> None:
+def test_a_missing_or_zero_side_has_no_ratio() -> None:
     assert report.ratio(Figure("a", "s", values={OTTLA: [1.0]})) == ""
     assert report.ratio(Figure("a", "s", values={KAFKA: [1.0]})) == ""
     assert report.ratio(Figure("a", "s", values={KAFKA: [0.0], OTTLA: [1.0]})) == ""
@@ -65,11 +65,11 @@ def test_there_is_no_ratio_to_a_side_that_is_missing_or_took_nothing() -> None:
     ("value", "shown"),
     [(0.0, "0"), (0.004, "0.004"), (0.6, "0.60"), (9.876, "9.88"), (56.78, "56.8"), (12345.6, "12 346")],
 )
-def test_a_number_has_the_digits_that_say_something(value: float, shown: str) -> None:
+def test_a_number_has_its_significant_digits(value: float, shown: str) -> None:
     assert report.number(value) == shown
 
 
-def test_the_report_says_how_busy_the_machine_was_and_who_did_not_run() -> None:
+def test_the_report_gives_the_machines_load_and_the_absent_sides() -> None:
     text = report.rendered([section(cpu(), others_part=0.42)], {KFAKE: "needs Go", MOCK: "needs a library"})
     assert "Other work had up to 42% of the processors meanwhile" in text
     assert "\nMachine: a CPU.\n" in text
@@ -82,7 +82,7 @@ def test_the_report_says_how_busy_the_machine_was_and_who_did_not_run() -> None:
     assert "short ones" in report.rendered([replace(section(cpu()), is_quick=True)], {})
 
 
-def test_what_was_measured_is_kept_whole(tmp_path: Path) -> None:
+def test_stored_measurements_read_back_complete(tmp_path: Path) -> None:
     kept = [section(cpu(), rate()), section(others_part=None, name="small")]
     assert len(kept[0].figures) == 2
     assert read(tmp_path / "rows.json") == {}
@@ -91,13 +91,13 @@ def test_what_was_measured_is_kept_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damaged", ["", "[", '[{"name": "large"}]', '[{"figures": []}]', "[1]"])
-def test_what_is_not_what_the_race_keeps_is_refused_and_named(tmp_path: Path, damaged: str) -> None:
+def test_a_damaged_file_of_measurements_is_refused_by_name(tmp_path: Path, damaged: str) -> None:
     (tmp_path / KEPT).write_text(damaged)
     with pytest.raises(ValueError, match=r"REPORT\.json does not hold what the race measured"):
         read(tmp_path / KEPT)
 
 
-def test_a_row_that_is_measured_anew_leaves_all_others_as_they_were(tmp_path: Path) -> None:
+def test_a_row_measured_again_leaves_the_other_rows_unchanged(tmp_path: Path) -> None:
     before = [section(cpu(), name="small"), section(cpu(), name="large"), section(cpu(), name="start")]
     write(tmp_path / KEPT, before)
     anew = section(replace(cpu(), values={KAFKA: [8.0], OTTLA: [2.0]}), name="large")
@@ -112,7 +112,7 @@ def test_a_row_that_is_measured_anew_leaves_all_others_as_they_were(tmp_path: Pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["REPORT.json", "REPORT.md", "REPORT.svg"]
 
 
-def test_what_was_measured_of_one_side_alone_takes_nothing_of_both_away(tmp_path: Path) -> None:
+def test_a_measurement_of_one_side_does_not_replace_one_of_both(tmp_path: Path) -> None:
     both, alone = section(cpu()), section(replace(cpu(), values={OTTLA: [2.0]}))
     assert keep(tmp_path, alone)
     assert keep(tmp_path, both)
@@ -120,12 +120,12 @@ def test_what_was_measured_of_one_side_alone_takes_nothing_of_both_away(tmp_path
     assert list(read(tmp_path / KEPT).values()) == [both]
 
 
-def test_nothing_is_published_where_nothing_is_kept(tmp_path: Path) -> None:
+def test_an_empty_report_is_not_published(tmp_path: Path) -> None:
     assert not publish(tmp_path, {})
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_row_of_another_machine_or_of_other_versions_says_so() -> None:
+def test_a_row_from_another_machine_or_version_is_labelled() -> None:
     elsewhere = replace(section(cpu(), name="small"), machine="another CPU")
     older = replace(section(cpu(), name="start"), versions=VERSIONS | {KFAKE: "0.9"})
     rows = [elsewhere, section(cpu()), section(cpu(), name="acks"), older]
@@ -134,14 +134,14 @@ def test_a_row_of_another_machine_or_of_other_versions_says_so() -> None:
     assert re.findall(r"kfake (\S+);", text) == ["1.0", "1.0", "0.9"]
 
 
-def test_the_committed_report_is_made_of_what_is_kept_beside_it() -> None:
+def test_the_committed_report_matches_the_stored_measurements() -> None:
     folder = ROOT / "compat" / "bench"
     sections = list(read(folder / KEPT).values())
     assert report.rendered(sections, {}) == (folder / TEXT).read_text()
     assert chart.drawn(sections) == (folder / report.CHART).read_text()
 
 
-def test_a_row_of_another_bench_becomes_a_figure() -> None:
+def test_a_row_of_another_benchmark_becomes_a_figure() -> None:
     row = Row("idle CPU", "%")
     row.values = {KAFKA: [3.0], OTTLA: [0.1], KFAKE: []}
     assert Figure.of_row(row, {KFAKE: "none"}) == Figure(
@@ -161,14 +161,14 @@ def test_the_readme_takes_its_comparisons_from_the_report() -> None:
 
 
 @pytest.mark.parametrize("rough", [{"is_quick": True}, {"others_part": 0.3}, {"others_part": None}])
-def test_what_was_measured_in_short_rounds_or_on_a_busy_machine_is_not_for_the_readme(rough: dict[str, Any]) -> None:
+def test_figures_from_short_rounds_or_busy_machines_stay_out_of_the_readme(rough: dict[str, Any]) -> None:
     text = report.rendered([replace(section(cpu()), **rough)], {})
     assert "In short" not in text
     assert readme.compared(text) == ""
     assert "rough" in chart.drawn([replace(section(cpu()), **rough)])
 
 
-def test_the_chart_has_a_bar_for_each_ratio_to_the_right_where_ours_is_better() -> None:
+def test_a_bar_extends_to_the_right_where_ours_is_better() -> None:
     worse = Figure("start", "s", values={KAFKA: [1.0], OTTLA: [2.0]})
     drawing = ET.fromstring(chart.drawn([section(cpu(), rate(), worse, Figure("none", "s"))]))
     svg = "{http://www.w3.org/2000/svg}"
@@ -198,11 +198,11 @@ def course() -> Course:
     return Course(Suite("race"), Options(None, "ottla", True, False, argparse.Namespace()), SIDES, rounds=3)
 
 
-def test_sides_take_turns_and_change_their_order_every_round() -> None:
+def test_sides_take_turns_in_a_new_order_every_round() -> None:
     assert [side[:2] for side in course().turns((KAFKA, OTTLA))] == ["ap", "ot", "ot", "ap", "ap", "ot"]
 
 
-def test_a_side_that_fails_leaves_the_row_and_says_why_while_the_others_go_on(
+def test_a_failing_side_leaves_the_row_with_a_reason_and_others_continue(
     brokers: dict[str, BrokerProcess],
 ) -> None:
     found, turns = Figure("a", "s"), []
@@ -221,7 +221,7 @@ def test_a_side_that_fails_leaves_the_row_and_says_why_while_the_others_go_on(
     assert race.suite.failed == 0
 
 
-def test_that_one_of_the_two_takes_no_part_is_a_failure(brokers: dict[str, BrokerProcess]) -> None:
+def test_absence_of_one_of_the_two_main_sides_is_a_failure(brokers: dict[str, BrokerProcess]) -> None:
     race, found = course(), Figure("a", "s")
 
     def attempt(broker: BrokerProcess) -> None:
@@ -233,7 +233,7 @@ def test_that_one_of_the_two_takes_no_part_is_a_failure(brokers: dict[str, Broke
     assert race.suite.failed == 1
 
 
-def test_a_side_without_its_tools_is_named_with_what_it_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_side_without_its_tools_is_named_with_its_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("OTTLA_COMPAT_CACHE", str(tmp_path))
     assert sides.missing(SIDES) == {KAFKA: "needs java and Maven", KFAKE: "needs Go"}
@@ -241,7 +241,7 @@ def test_a_side_without_its_tools_is_named_with_what_it_needs(monkeypatch: pytes
         sides.kfake_program()
 
 
-def test_a_row_that_there_is_not_is_refused_with_the_names_of_those_there_are(
+def test_an_unknown_row_is_refused_with_the_names_of_all_rows(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit):
@@ -250,7 +250,7 @@ def test_a_row_that_there_is_not_is_refused_with_the_names_of_those_there_are(
     assert [name for name in ROWS if name not in said] == []
 
 
-def test_the_committed_report_is_whole() -> None:
+def test_the_committed_report_is_complete() -> None:
     text = (ROOT / "compat" / "bench" / "REPORT.md").read_text()
     titles = [kind.title for kind in ROWS.values()]
     measured = [title for title in re.findall(r"^## (.*)$", text, re.MULTILINE) if title != "In short"]

@@ -145,7 +145,7 @@ async def groups(suite: Suite, bootstrap: str) -> None:
         seen.extend(record.value for records in batches.values() for record in records)
     suite.equal("groups: the one left has all four partitions", 4, len(first.assignment()))
     behind = {b"%d-%d" % (partition, n) for partition in range(4) for n in range(100, 105)}
-    suite.equal("groups: and goes on behind the commit", behind, set(seen))
+    suite.equal("groups: and continues after the commit", behind, set(seen))
     await first.stop()
 
 
@@ -218,7 +218,7 @@ async def administration(suite: Suite, bootstrap: str) -> None:
         found = await admin.list_consumer_group_offsets("by-time")
         suite.equal("admin: its offset", 8, found[TopicPartition("by-time", 0)].offset)
         await admin.delete_topics(["made"])
-        suite.check("admin: the topic is gone", "made" not in await admin.list_topics())
+        suite.check("admin: the topic is deleted", "made" not in await admin.list_topics())
         gone = await admin.delete_topics(["made"])
         suite.equal("admin: twice is an error", UnknownTopicOrPartitionError.errno, gone.topic_error_codes[0][1])
 

@@ -69,7 +69,7 @@ def judge_fill(suite: Suite, contents: Contents) -> None:
     smallest = min(map(len, contents.uncommitted.values()))
     suite.check("filled: every partition has records", smallest > 100, f"{smallest} or more")
     aborted = [r for r in contents.uncommitted[fill.TRANSACTIONAL, 0] if (r.value or b"").startswith(b"aborted")]
-    suite.equal("filled: aborted records are there for read_uncommitted only", 100, len(aborted))
+    suite.equal("filled: only read_uncommitted returns aborted records", 100, len(aborted))
     hidden = [r for r in contents.committed[fill.TRANSACTIONAL, 0] if (r.value or b"").startswith(b"aborted")]
     suite.equal("filled: and hidden from read_committed", 0, len(hidden))
     tombstones = sum(r.value is None for r in contents.uncommitted[fill.COMPACTED, 0])
@@ -101,7 +101,7 @@ def judge_directory(suite: Suite, options: Options, when: str, data: Path, expec
         fill.transactions(kafka.bootstrap)
         more = read_contents(kafka.bootstrap).committed
     grown = sum(len(more[place]) - len(again.committed[place]) for place in more if place[0] == fill.TRANSACTIONAL)
-    suite.equal(f"{when}: Apache Kafka goes on with Ottla's transactional ids", fill.READABLE, grown)
+    suite.equal(f"{when}: Apache Kafka continues with Ottla's transactional ids", fill.READABLE, grown)
     again.configs, written.configs = {}, {}  # configs set since then are in Ottla's catalog, not in Kafka's metadata
     compare(suite, f"{when}, Apache Kafka again", written, again)
 

@@ -120,7 +120,7 @@ def judge_features(
             [each[feature] for each in (before, after, dirty, last)],
         )
     gone = last["markers"] < dirty["markers"]
-    suite.check("markers go with the last pass", gone, f"{dirty['markers']}, then {last['markers']}")
+    suite.check("the last pass removes markers", gone, f"{dirty['markers']}, then {last['markers']}")
 
 
 def read_both(broker: BrokerProcess, filled: Iterable[Partition]) -> tuple[Records, Records]:

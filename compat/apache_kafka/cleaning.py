@@ -42,7 +42,7 @@ def judge_cleaning(suite: Suite, when: str, broker: BrokerProcess) -> None:
     seen = newest_values(after)
     suite.equal(f"{when}: the newest value of every key is as before", newest, {k: seen.get(k) for k in newest})
     advanced = cleaner_checkpoint(broker.data, fill.COMPACTED) or 0
-    suite.check(f"{when}: the checkpoint went on", advanced > moved, f"{checkpoint}, moved to {moved}, now {advanced}")
+    suite.check(f"{when}: the checkpoint advanced", advanced > moved, f"{checkpoint}, moved to {moved}, now {advanced}")
 
 
 def first_segment_of_later(broker: BrokerProcess, offset: int) -> int:

@@ -71,4 +71,4 @@ def judge_one(suite: Suite, broker: BrokerProcess, what: str, done: subprocess.C
     active = base_offset(segments(broker.partition_dir(topic[0]))[-1])
     records = [r for r in read_partitions(broker.bootstrap, [(topic[0], 0)])[topic[0], 0] if r.offset < active]
     twice = [key for key, count in Counter(record.key for record in records).items() if count > 1]
-    suite.check(f"{what}: below the active segment each key is there once", not twice, twice[:3] or len(records))
+    suite.check(f"{what}: each key occurs once below the active segment", not twice, twice[:3] or len(records))

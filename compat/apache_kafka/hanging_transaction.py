@@ -32,7 +32,7 @@ def judge_hanging_transaction(suite: Suite, options: Options) -> None:
                 base_sequence=0,
                 transactional=True,
             )
-            suite.check("a batch opens a transaction that nobody ends", wire.produce(TOPIC, batch, TOPIC)[0] == 0)
+            suite.check("a batch opens a transaction that no client ends", wire.produce(TOPIC, batch, TOPIC)[0] == 0)
             judge_tool(suite, broker, wire, producer_id)
         finally:
             wire.close()
@@ -45,7 +45,7 @@ def judge_tool(suite: Suite, broker: OttlaProcess, wire: Wire, producer_id: int)
     found = run(broker, "find-hanging", "--topic", TOPIC, "--broker-id", "0", "--max-transaction-timeout", "0")
     suite.check("kafka-transactions finds it", [row[:3] for row in found] == [[TOPIC, "0", str(producer_id)]], found)
     stable, end = (wire.fetch(TOPIC, 1)[1].last_stable, wire.offset_at(TOPIC, LATEST)[1])
-    suite.check("until then nothing behind it is stable", (stable, end) == (0, 1), (stable, end))
+    suite.check("until then no later record is stable", (stable, end) == (0, 1), (stable, end))
     run(broker, "abort", *where, "--start-offset", "0")
     stable, end = (wire.fetch(TOPIC, 1)[1].last_stable, wire.offset_at(TOPIC, LATEST)[1])
     suite.check("kafka-transactions aborts it", (stable, end) == (2, 2), (stable, end))

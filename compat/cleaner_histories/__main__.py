@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 
-from support.cleaner.cleaner_history import random_history, what_differs
+from support.cleaner.cleaner_history import describe_failure, random_history
 
 from ..support.suite import NotRunError, Options, Suite, run_suite
 
@@ -70,7 +70,7 @@ def body(suite: Suite, options: Options) -> None:
         f"{len(failed)} do not: {failed[:20]}" if failed else "",
     )
     for name in failed[:SHOWN]:
-        suite.note(what_differs(name))
+        suite.note(describe_failure(name))
 
 
 if __name__ == "__main__":

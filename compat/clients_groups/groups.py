@@ -127,7 +127,9 @@ def members_come_and_go(suite: Suite, broker: Broker, kind: type[Member], protoc
         )
         suite.check(f"{what}: the group is described like that", described, members.member_ids())
         first.stop()
-        suite.check(f"{what}: the two others take over when the first leaves", eventually(share(second, third)))
+        suite.check(
+            f"{what}: the two remaining members take over when the first leaves", eventually(share(second, third))
+        )
         suite.equal(f"{what}: no errors", [], first.errors + second.errors + third.errors)
 
 
@@ -157,12 +159,18 @@ def static_member_returns(
         owned, told = set(first.owned), list(second.events)
         first.stop()
         again = members.join("one")
-        suite.check(f"{what}, static: returns to what it had", eventually(lambda: again.owned == owned), again.events)
+        suite.check(
+            f"{what}, static: keeps its assignment after its return",
+            eventually(lambda: again.owned == owned),
+            again.events,
+        )
         suite.equal(f"{what}, static: the other one noticed nothing", told, second.events)
         again.stop()
         if not quick:
             gone = eventually(share(second), 3 * SESSION_MS / 1000)
-            suite.check(f"{what}, static: after the session time-out the other one has everything", gone, second.events)
+            suite.check(
+                f"{what}, static: after the session timeout the remaining member owns everything", gone, second.events
+            )
 
 
 def static_member_is_fenced(suite: Suite, broker: Broker, kind: type[Member], protocol: str, what: str) -> None:
@@ -177,7 +185,7 @@ def static_member_is_fenced(suite: Suite, broker: Broker, kind: type[Member], pr
         suite.check(
             f"{what}, fencing: the {'older' if refused is older else 'newer'} is refused", fenced, refused.errors
         )
-        suite.check(f"{what}, fencing: the other one owns everything", eventually(share(stays)), stays.events)
+        suite.check(f"{what}, fencing: the new member owns everything", eventually(share(stays)), stays.events)
         suite.equal(f"{what}, fencing: without an error", [], stays.errors)
 
 

@@ -97,7 +97,7 @@ def open_transaction_hides(on: Scenario) -> None:
     producer.begin()
     producer.send(on.place, b"inside")
     on.plain(b"behind")
-    on.equal("what stands behind an open transaction is not seen", [b"before"], on.values())
+    on.equal("records after an open transaction are not seen", [b"before"], on.values())
     on.equal("read_uncommitted does", [b"before", b"inside", b"behind"], on.values("read_uncommitted"))
     producer.commit()
     producer.close()

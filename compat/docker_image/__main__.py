@@ -56,13 +56,13 @@ def serves(suite: Suite, image: str = engine.IMAGE) -> None:
         suite.check("the health check: healthy", box.healthy())
         seen = box.client("round", ADDRESS)
         suite.equal(
-            "a client is told localhost:9092, writes and reads", (["0 localhost:9092"], 0, 10), tuple(seen.values())
+            "a client receives localhost:9092, writes and reads", (["0 localhost:9092"], 0, 10), tuple(seen.values())
         )
         listed = box.execute("ottla", "topics", "list").stdout
         suite.check("`docker exec … ottla topics list`", "round" in listed, "" if "round" in listed else listed)
         version = box.execute("ottla", "--version").stdout
         suite.check("the kernel is compiled", "compiled" in version, version.strip())
-        suite.check("data lie in /var/lib/ottla", "round-0" in box.execute("ls", "/var/lib/ottla").stdout)
+        suite.check("data are in /var/lib/ottla", "round-0" in box.execute("ls", "/var/lib/ottla").stdout)
         code, seconds = box.stop()
         suite.equal(f"SIGTERM stops it cleanly, in {seconds:.1f} s", 0, code)
 
@@ -116,7 +116,7 @@ def commands(suite: Suite) -> None:
                 f"docker run IMAGE {' '.join(words)[:60]}", ended == code and said in box.said(), box.said()[-150:]
             )
     with Container("dev") as box:
-        suite.check("docker run IMAGE dev: says what to paste", box.wait_for("KafkaConsumer"))
+        suite.check("docker run IMAGE dev: prints commands to paste", box.wait_for("KafkaConsumer"))
         status = box.execute("ottla", "status")
         suite.check(
             "… and `docker exec … ottla status` finds the admin listener", status.returncode == 0, status.stderr[-200:]
@@ -141,9 +141,7 @@ def addresses(suite: Suite) -> None:
         with Container(*words, environment=variables) as box:
             ready = box.wait_for("^ready ")
             what = " ".join([*(f"-e {name}={text}" for name, text in variables.items()), *words])
-            suite.equal(
-                f"{what}: clients are told", told, box.client("told", bootstrap) if ready else box.said()[-300:]
-            )
+            suite.equal(f"{what}: clients receive", told, box.client("told", bootstrap) if ready else box.said()[-300:])
             suite.check(f"{what}: healthy", box.healthy())
 
 
@@ -169,7 +167,9 @@ def environment(suite: Suite) -> None:
         described = box.execute("ottla", "configs", "describe", "broker:1", "num.partitions", "--json")
         suite.check("… its options", '"4"' in described.stdout, described.stdout + described.stderr)
         warned = [line for line in box.said().splitlines() if "environment variable" in line]
-        suite.check("… of what means nothing one line tells", len(warned) == 1 and "ZOOKEEPER" in warned[0], warned)
+        suite.check(
+            "… options without effect are reported in one line", len(warned) == 1 and "ZOOKEEPER" in warned[0], warned
+        )
         suite.check(
             "… and the cluster has its id", CLUSTER_ID in (box.root / "var/lib/ottla/meta.properties").read_text()
         )

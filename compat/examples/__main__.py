@@ -50,7 +50,7 @@ def copy(language: str, folder: Path) -> Path:
 
 def of_python(suite: Suite, python: Path, project: Path, *, quick: bool) -> None:
     done = pip(python, "install", "-r", project / "requirements.txt", cwd=project)
-    if not suite.check("python: pip installs what the project needs", done.returncode == 0, done.stderr[-300:]):
+    if not suite.check("python: pip installs the project's dependencies", done.returncode == 0, done.stderr[-300:]):
         return
     for workers in (
         (4,) if quick else (0, 4, 4)

@@ -12,7 +12,7 @@ import traceback
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
-from support.cleaner.cleaner_history import random_history, what_differs
+from support.cleaner.cleaner_history import describe_failure, random_history
 from support.cleaner.explained_pair import ExplainedPair
 
 from ..support.suite import NotRunError, Options, Suite, run_suite
@@ -60,12 +60,12 @@ def body(suite: Suite, options: Options) -> None:
     for what, times in sorted(met.items()):
         suite.note(f"{times:8} × {what}")
     suite.check(
-        f"{count} histories are what was said of them",
+        f"{count} histories match their explanations",
         not failed,
         f"{len(failed)} are not: {failed[:20]}" if failed else "",
     )
     for name in failed[:SHOWN]:
-        suite.note(what_differs(name, ExplainedPair))
+        suite.note(describe_failure(name, ExplainedPair))
     run_live(suite, seed, options.rest.live or (QUICK_LIVE if options.quick else LIVE))
 
 
@@ -85,7 +85,7 @@ def run_live(suite: Suite, seed: str, count: int) -> None:
         live.close()
     for what, times in sorted(live.met.items()):
         suite.note(f"{times:8} × {what}")
-    suite.check(f"{count} histories in a broker are what was said of them", not failed, [each[:80] for each in failed])
+    suite.check(f"{count} histories in a broker match their explanations", not failed, [each[:80] for each in failed])
 
 
 if __name__ == "__main__":

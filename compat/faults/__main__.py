@@ -247,7 +247,7 @@ def produced(suite: Suite, broker: ottla.Broker, case: Case, topic: str, number:
     errors = Counter(error for error in told.values() if error)
     suite.equal(f"{what}: nothing acknowledged is lost", set(), lost)
     if idempotent:
-        suite.equal(f"{what}: nothing is there twice", set(), twice)
+        suite.equal(f"{what}: no record is duplicated", set(), twice)
     is_its_own = not idempotent and producer.client in FAULTS_OF_CLIENTS.get(case.name, {})
     if not case.may_fail and not is_its_own:
         suite.equal(f"{what}: all is acknowledged", {}, dict(errors))
@@ -316,9 +316,9 @@ def committed(suite: Suite, broker: ottla.Broker, case: Case, topic: str, number
     found = Counter(record.value for record in broker.records(topic, isolation="read_committed"))
     expected = {value for value, how in zip((b"first", b"second", b"third"), said, strict=True) if how == "committed"}
     suite.equal(
-        f"{what}: what is committed is there, once", dict.fromkeys(expected, 1), {v: found[v] for v in expected}
+        f"{what}: each committed record occurs once", dict.fromkeys(expected, 1), {v: found[v] for v in expected}
     )
-    suite.check(f"{what}: nothing is there twice", max(found.values()) == 1, found)
+    suite.check(f"{what}: no record is duplicated", max(found.values()) == 1, found)
     if not case.may_fail:
         suite.equal(f"{what}: all is committed", ["committed"] * 3, said)
     return ", ".join(said[1:])

@@ -76,7 +76,7 @@ def runs(suite: Suite, command: str, clone: Path, environment: dict[str, str]) -
         if not suite.check(f"{command} serves", "ready localhost:9092" in lines, "\n".join(lines[-5:])):
             return
         typed = [each.strip() for each in lines if re.match(r"    \S*ottla ", each)]
-        suite.check("it prints what to type next", len(typed) >= 2, typed)
+        suite.check("it prints the next command", len(typed) >= 2, typed)
         # By a shell, as the reader of README types them.
         answers = [
             subprocess.run(

@@ -160,7 +160,7 @@ def body(suite: Suite, options: Options) -> None:
             suite.note(name)
     heights = storeys(files)
     circle = sorted(room for room, height in heights.items() if height > len(heights))
-    suite.check("no rooms of the server import each other in a circle", not circle, ", ".join(circle))
+    suite.check("the server's rooms have no import cycle", not circle, ", ".join(circle))
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

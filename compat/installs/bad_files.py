@@ -128,7 +128,7 @@ def data_behind_a_link(suite: Suite, ground: Ground) -> None:
             wrong.append("the staging is not beside the data")
     finally:
         shutil.rmtree(away)
-    suite.equal("data behind a link to another file system: the staging lies beside the data, all works", [], wrong)
+    suite.equal("data linked to another file system: the staging is next to the data, all works", [], wrong)
 
 
 def crc_of(path: Path) -> int:

@@ -202,7 +202,9 @@ def play(suite: Suite, ground: Ground, steps: Steps, at: int, name: str, scene: 
                 between.wait_for(lambda: server.status()["cleaning"] == "not held", "it stays held")
         if code not in scene.codes:
             wrong.append(f"exit code {code}")
-        suite.check(f"meanwhile {name}: exit code {code}, nothing is lost", not wrong, f"{wrong or ''} {text[-150:]}")
+        suite.check(
+            f"{name} during the install: exit code {code}, nothing is lost", not wrong, f"{wrong or ''} {text[-150:]}"
+        )
 
 
 def life_long(suite: Suite, ground: Ground) -> None:

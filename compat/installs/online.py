@@ -177,7 +177,7 @@ def kill_drivers(suite: Suite, ground: Ground, quick: bool, share: int, shares: 
             wrong += [f"{number} {names[number]}: {each}" for each in found]
     suite.equal(
         f"the driver is killed before {len(numbers)} steps, the server starts again, the install is called again:"
-        f" nothing is lost ({records} records written meanwhile)",
+        f" nothing is lost ({records} records written during it)",
         [],
         wrong,
     )
@@ -214,7 +214,7 @@ def die_with_a_lease(suite: Suite, ground: Ground, expected: dict[str, bytes]) -
         while server.status()["lease_expires_ms"] is not None:
             time.sleep(0.1)
         code, text = Driver("install", ground.data, "--admin", server.admin).wait()
-        suite.check("until it has run out: then the install goes on", code == 0, text)
+        suite.check("until it has run out: then the install continues", code == 0, text)
         suite.equal("and nothing is lost", [], traffic.finish() + judged(ground, server, traffic, expected))
 
 

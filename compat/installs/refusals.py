@@ -243,5 +243,5 @@ def lost_calls(suite: Suite, ground: Ground, server: Served) -> None:
             if values_of(server.bootstrap) != ground.values:
                 wrong.append(f"{name} {at} {asks}: newest values are lost")
     suite.equal(
-        f"{count} calls whose connection breaks, before the server gets it or after: again completes", [], wrong
+        f"{count} calls whose connection breaks before or after the request: a second call completes", [], wrong
     )

@@ -42,7 +42,7 @@ def body(suite: Suite, options: Options) -> None:
         detail = "\n            ".join(["", *unexpected[:12]]) if unexpected else ""
         suite.check(name, not unexpected, detail)
         if stale:
-            suite.check(f"{name}: the differences meant are there", False, f"no longer: {stale}")
+            suite.check(f"{name}: the intended differences occur", False, f"no longer: {stale}")
     suite.equal("every recorded command was run", sorted(recorded), sorted(outputs))
 
 

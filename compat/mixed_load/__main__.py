@@ -239,7 +239,7 @@ class Hour:
         for each in (self.at_rest, rest):
             self.suite.note(f"at rest: {row(each)}")
         sockets = self.at_rest.descriptors["socket"], rest.descriptors["socket"]
-        self.suite.check("no connection is left when all clients have gone", sockets[1] <= sockets[0], sockets)
+        self.suite.check("no connection is left when all clients have disconnected", sockets[1] <= sockets[0], sockets)
         gone = {kind: count for kind, count in rest.descriptors.items() if kind.endswith("(deleted)")}
         self.suite.equal("files that are held open and deleted", {}, gone)
 

@@ -39,7 +39,7 @@ def body(suite: Suite, options: Options) -> None:
             with ThreadPoolExecutor(len(CLIENTS)) as lanes:
                 outcomes = list(lanes.map(lambda client: outcome(client, broker.bootstrap), CLIENTS))
             for name, problem in zip(CLIENTS, outcomes, strict=True):
-                suite.check(f"{release}: {name} writes, reads in a group, commits and goes on", not problem, problem)
+                suite.check(f"{release}: {name} writes, reads in a group, commits and continues", not problem, problem)
 
 
 def outcome(name: str, bootstrap: str) -> str:

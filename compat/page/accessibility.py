@@ -110,10 +110,10 @@ def focus_stays(suite: Suite, browser: Browser, broker: ottla.Broker) -> None:
         broker.create_topic("another", partitions=1)
         page.get_by_role("link", name="another", exact=True).wait_for()
         suite.equal("a row that came above leaves the focus where it was", "busy", focused_text(page))
-        suite.equal("what was half written is there still", "half-writ", name.input_value())
+        suite.equal("partly written input is kept", "half-writ", name.input_value())
         broker.delete_topic("busy")
         page.get_by_role("link", name="busy", exact=True).wait_for(state="detached")
-        suite.equal("where a row has gone its section has the focus", "Topics", focused_text(page))
+        suite.equal("after a row disappears its section has the focus", "Topics", focused_text(page))
 
         open_page(page, f"http://{broker.admin}/")
         page.get_by_role("button", name="Stop node 1", exact=True).press("Enter")

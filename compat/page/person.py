@@ -28,7 +28,7 @@ def has_it_compacted(suite: Suite, browser: Browser) -> None:
         open_page(page, f"http://{broker.admin}/")
         page.get_by_role("button", name="Compact orders").click()
         page.get_by_text("Compacted.").first.wait_for()
-        suite.equal("a compacted topic, in 1 step: Compact (beside its name)", 10, kept(broker, "orders"))
+        suite.equal("a compacted topic, in 1 step: Compact (next to its name)", 10, kept(broker, "orders"))
         page.locator("#compacted-orders").get_by_text("nothing, all clean").wait_for()
         suite.check("and the page says so by itself", True)
 

@@ -166,7 +166,7 @@ def log_in(suite: Suite, page: Page, broker: ottla.Broker) -> None:
     page.get_by_label("Name").fill("made-here")
     page.get_by_role("button", name="Create", exact=True).click()
     page.get_by_role("link", name="made-here", exact=True).wait_for()
-    suite.check("who has shown it may change things", True)
+    suite.check("a client that has shown it may make changes", True)
 
 
 def posted(root: str, headers: dict[str, str]) -> int:
@@ -191,7 +191,7 @@ def attack(suite: Suite, page: Page, broker: ottla.Broker, stranger: str, what: 
             statuses.add(response.status)  # type: ignore[attr-defined]
 
     page.on("response", seen)
-    suite.equal(f"{what}: no answer is to be read", [], page.evaluate(FETCHES, root))
+    suite.equal(f"{what}: no response can be read", [], page.evaluate(FETCHES, root))
     suite.equal(f"{what}: nothing is loaded", [], page.evaluate(LOADS, root))
     suite.equal(f"{what}: nothing is seen in a frame", [], page.evaluate(FRAMES, root))
     page.evaluate("(root) => { document.body.innerHTML = `<a href='${root}/topics'>Come</a>`; }", root)
@@ -213,7 +213,7 @@ def rebound(suite: Suite, page: Page, broker: ottla.Broker, what: str, *, has_to
     answer = page.goto(f"http://rebound.test:{port}/topics")
     assert answer is not None
     suite.equal(f"{what}: by another name it is not shown", ASKED_WHO if has_token else REFUSED, answer.status)
-    suite.check(f"{what}: nor what is in it", "orders" not in page.content())
+    suite.check(f"{what}: its content is not shown", "orders" not in page.content())
     found = page.evaluate(
         "async () => [(await fetch('/v1/topics')).status, (await fetch('/v1/topics', {method: 'POST', body: '{}',"
         " headers: {'Content-Type': 'application/json'}})).status]"

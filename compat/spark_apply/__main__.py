@@ -85,7 +85,7 @@ class Judge:
         wanted = table_after(self.changes, offsets)
         done = sum(offsets.values())
         self.suite.check(
-            f"{what}: the table is what the changes come to",
+            f"{what}: the table has the result of the changes",
             found["rows"] == wanted and found["commits"] > 0 and found["chain"],
             f"{len(found['rows'])} rows after {done} of {len(self.changes)} changes, {found['commits']} commits",
         )

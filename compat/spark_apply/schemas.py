@@ -383,10 +383,11 @@ def stays(suite: Suite, commands: Commands) -> None:
     running = commands.started("staying", "--create", *COLUMNS, "--every", "1")
     said = iter(running.stderr or ())
     suite.check(
-        f"{commands.of.kind.name}: --every takes what is there", any("1 records, up to 0: 1" in line for line in said)
+        f"{commands.of.kind.name}: --every applies existing records",
+        any("1 records, up to 0: 1" in line for line in said),
     )
     written(commands, "staying", ("a", None), ("b", {"n": 2}))
-    suite.check(f"{commands.of.kind.name}: and what comes", any("2 records, up to 0: 3" in line for line in said))
+    suite.check(f"{commands.of.kind.name}: and later ones", any("2 records, up to 0: 3" in line for line in said))
     running.send_signal(signal.SIGINT)
     last = "".join(said).strip()
     code = running.wait(120)

@@ -74,7 +74,7 @@ def drivers(suite: Suite, driver: Driver, log: LogUnderTest) -> None:
         finished.append(len({name for name in log.staged() if name.endswith(".log")}))
     suite.check("drivers are killed", codes.count(KILLED) >= 4 and set(codes) <= {KILLED, 0}, codes)
     suite.check(
-        "what is finished stays, and is not done again",
+        "finished work is kept and not repeated",
         finished == sorted(finished),
         f"groups finished after each: {finished} of {len(log.bases)}",
     )

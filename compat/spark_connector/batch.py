@@ -160,7 +160,7 @@ def judge_pieces(suite: Suite, spark: Connector, *, quick: bool) -> None:
         what = " and ".join(f"{name}={value}" for name, value in options.items() if name not in ends)
         frame = spark.load({"subscribe": TOPIC, **options})
         sizes = Counter(found[0] for found in frame.selectExpr("spark_partition_id()").collect())
-        suite.equal(f"batch, {what}: so many records a task", {most}, set(sizes.values()))
+        suite.equal(f"batch, {what}: records per task", {most}, set(sizes.values()))
         same(suite, f"batch, {what}: the rows", rows(TOPIC, ALL), to_rows(frame))
 
 

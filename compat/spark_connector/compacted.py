@@ -47,7 +47,7 @@ def judge_gaps(suite: Suite, spark: Connector, broker: BrokerProcess, *, quick: 
     wait_until_cleaned(broker, topic)
     left = survivors(broker, written)
     active = base_offset(segments(broker.partition_dir(topic))[-1])
-    suite.check("compacted, most of it is gone", len(left) < count // 4, f"{len(left)} of {count} records left")
+    suite.check("compacted, most records are removed", len(left) < count // 4, f"{len(left)} of {count} records left")
     newest = {each.key: each for each in written}
     newest_left = {each.key: each for each in left}
     alive = {key: each for key, each in newest.items() if each.value is not None}

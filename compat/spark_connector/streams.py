@@ -35,7 +35,7 @@ def judge_limits(suite: Suite, spark: Connector, ranges: Ranges) -> None:
     suite.check(f"stream, maxOffsetsPerTrigger={most}", max(taken) <= most and sum(taken) == 3 * RECORDS, taken)
     same(suite, "stream, every row once", rows("stream", ranges, headers=True), spark.table("limits"))
     behind = [int(batch["sources"][0]["metrics"]["maxOffsetsBehindLatest"]) for batch in done]
-    suite.equal("stream, how far it is behind", [RECORDS - 30 * (number + 1) for number in range(len(done))], behind)
+    suite.equal("stream, its lag", [RECORDS - 30 * (number + 1) for number in range(len(done))], behind)
 
 
 def judge_checkpoint(suite: Suite, spark: Connector) -> None:
@@ -99,7 +99,7 @@ def judge_pieces(suite: Suite, spark: Connector, ranges: Ranges) -> None:
     same(suite, "stream, maxRecordsPerPartition=40: every row once", rows("stream", ranges), spark.table("pieces"))
     written = spark.spark.read.parquet(str(spark.work / "pieces")).groupBy("task").count().collect()
     sizes = [row["count"] for row in written]
-    suite.equal("stream, maxRecordsPerPartition=40: so many records a task", [40] * 3 * (RECORDS // 40), sizes)
+    suite.equal("stream, maxRecordsPerPartition=40: records per task", [40] * 3 * (RECORDS // 40), sizes)
 
 
 def judge_waiting(suite: Suite, spark: Connector) -> None:

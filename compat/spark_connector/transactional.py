@@ -142,7 +142,7 @@ def judge_cleaned(suite: Suite, spark: Connector, broker: BrokerProcess) -> None
     left = {
         each.offset for each in read_partitions(broker.bootstrap, [(topic, 0)], isolation="read_committed")[topic, 0]
     }
-    suite.check("transactions, cleaned: most of it is gone", len(left) < len(committed) / 2, len(left))
+    suite.check("transactions, cleaned: most records are removed", len(left) < len(committed) / 2, len(left))
     wanted = [each for each in committed if each.offset in left]
     for options in ({}, {"minPartitions": "40"}):
         found = spark.read(subscribe=topic, **COMMITTED, **options)

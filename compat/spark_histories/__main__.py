@@ -51,7 +51,7 @@ def body(suite: Suite, options: Options) -> None:
 
 
 def histories(suite: Suite, seed: str, count: int) -> None:
-    from support.cleaner.cleaner_history import what_differs
+    from support.cleaner.cleaner_history import describe_failure
     from support.pipeline.verified_pair import VerifiedPair
 
     suite.note(f"seed {seed!r}")
@@ -72,7 +72,7 @@ def histories(suite: Suite, seed: str, count: int) -> None:
         f"{len(failed)} histories are not: {failed[:20]}" if failed else "",
     )
     for name in failed[:SHOWN]:
-        suite.note(what_differs(name, VerifiedPair))
+        suite.note(describe_failure(name, VerifiedPair))
 
 
 def run_block(names: list[str]) -> tuple[list[str], Counter[str]]:

@@ -112,8 +112,8 @@ def judge_compacted(suite: Suite, wire: Wire) -> None:
     planted.left_below(wire.bootstrap, "left")
     ran = wire.passes("a topic of which nothing is known passes", "left")
     (own,) = ran.result["partitions"]
-    suite.equal("and what is there twice is measured", (2, 3, 5), (own["compacted_up_to"], own["keys"], own["records"]))
-    suite.check("and what could not be judged is said", any("clean-end" in each for each in ran.result["notes"]))
+    suite.equal("and duplicates are measured", (2, 3, 5), (own["compacted_up_to"], own["keys"], own["records"]))
+    suite.check("and unjudged records are reported", any("clean-end" in each for each in ran.result["notes"]))
     ran = wire.verify("left", "--clean-end", "3")
     wire.finds("below --clean-end a key that is there twice is found, above it none is", ran, (LEFT, "a", 0))
     wire.finds("for each partition", wire.verify("left", "--clean-end", '{"0": 5}'), (LEFT, "a", 0), (LEFT, "c", 3))
@@ -170,7 +170,7 @@ def judge_equal(suite: Suite, wire: Wire) -> None:
         ran = wire.verify("here", "--against-topic", "there")
         keys = {each["key"] for partition in ran.result["partitions"] for each in partition["findings"]}
         wanted = {repr(key.encode()) for key in planted.FAULTY}
-        suite.equal("written to meanwhile: what differed before is found", wanted, keys & wanted)
+        suite.equal("written to during the run: earlier differences are found", wanted, keys & wanted)
         suite.check("and it was written to", is_ahead(ran.result["partitions"][0]["end_offset"]))
 
 
@@ -239,7 +239,7 @@ def judge_without_connector(suite: Suite) -> None:
     )
     last = ran.stderr.strip().splitlines()[-1]
     good = ran.returncode == 1 and "spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_" in last
-    suite.check("without the connector's jar it says what to give", good, last)
+    suite.check("without the connector's jar the error names the option", good, last)
 
 
 if __name__ == "__main__":

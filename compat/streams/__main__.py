@@ -150,7 +150,7 @@ class Run:
         wrong = {
             word: (last.get(word), str(count)) for word, count in self.words.items() if last.get(word) != str(count)
         }
-        self.suite.equal("words whose count is another one", {}, wrong)
+        self.suite.equal("words with a wrong count", {}, wrong)
         rows: dict[str, list[int]] = {}
         for word, count in counted:
             rows.setdefault(word, []).append(int(count))

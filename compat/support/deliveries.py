@@ -66,7 +66,7 @@ class Deliveries:
         unknown = [place for place in places if place not in ended]
         lost = [place for place in unknown if not self.may_be_ended(events.get(place, []))]
         suite.equal(
-            "records that nobody accepted, nor may have", [], [(place, events.get(place)) for place in lost][:SHOWN]
+            "records that no member can have accepted", [], [(place, events.get(place)) for place in lost][:SHOWN]
         )
         again = [(place, found) for place, found in events.items() if self.came_after_its_end(found)]
         for place, found in again[:SHOWN]:
@@ -80,7 +80,7 @@ class Deliveries:
                 causes[cause or "none"] += 1
                 if cause is None:
                     unexplained.append((place, found))
-        suite.equal("records that came twice although nobody had lost its lock", [], unexplained[:SHOWN])
+        suite.equal("records that came twice although no member lost its lock", [], unexplained[:SHOWN])
         kinds = Counter(each.kind for found in events.values() for each in found)
         refused = Counter(each.more for found in events.values() for each in found if each.kind in (LOST, FAILED))
         suite.note(

@@ -155,7 +155,7 @@ class Look:
         )
         told = f"{longest_ms:.0f} ms"
         if is_alone:
-            self.suite.check(f"nobody else waits longer than {MAX_HOLD_MS:.0f} ms", longest_ms <= MAX_HOLD_MS, told)
+            self.suite.check(f"no other client waits longer than {MAX_HOLD_MS:.0f} ms", longest_ms <= MAX_HOLD_MS, told)
         else:
             self.suite.note(f"the longest wait of somebody else: {told}")
 
@@ -166,7 +166,7 @@ class Look:
             started_s = time.monotonic()
             clients = [open_ones.enter_context(socket.create_connection(self.address)) for _ in range(SLOW_CLIENTS)]
             served = self.is_served(self.certificates.client)
-            self.suite.check(f"an ordinary client is served beside {SLOW_CLIENTS} slow ones", served)
+            self.suite.check(f"an ordinary client is served next to {SLOW_CLIENTS} slow ones", served)
             gone = set[socket.socket]()
             for at in range(int(2 * HANDSHAKE_S) + 4):
                 for client in clients[::2]:
@@ -185,7 +185,7 @@ class Look:
                 except TimeoutError:
                     pass
             seconds = time.monotonic() - started_s
-            self.suite.equal(f"slow ones that are gone after {seconds:.0f} s", SLOW_CLIENTS, len(gone))
+            self.suite.equal(f"slow ones disconnected after {seconds:.0f} s", SLOW_CLIENTS, len(gone))
 
     def many_come_at_once(self) -> None:
         """Whole handshakes, all at the same moment: others are let in between."""

@@ -73,7 +73,7 @@ def damage(data_dir: Path, name: str = FIRST_LOG, at: int = 70) -> None:
     (data_dir / name).write_bytes(data)
 
 
-def test_compact_stops_before_the_swap(shell: Shell) -> None:
+def test_compact_without_install_stops_before_the_swap(shell: Shell) -> None:
     before = shell.files()
     results = shell.json("compact")["partitions"]
     assert [(each["partition"], each["outcome"], each["records_written"]) for each in results] == [
@@ -88,7 +88,7 @@ def test_compact_stops_before_the_swap(shell: Shell) -> None:
     ]
 
 
-def test_compact_and_install_then_verify_in_every_way(shell: Shell) -> None:
+def test_compact_and_install_pass_every_kind_of_verify(shell: Shell) -> None:
     before = copied(shell.data_dir)
     assert {each["outcome"] for each in shell.json("compact", "--install")["partitions"]} == {"installed"}
     assert shell.json("verify")["passed"]
@@ -104,13 +104,13 @@ def test_compact_and_install_then_verify_in_every_way(shell: Shell) -> None:
     assert {each["outcome"] for each in shell.json("compact", "--install")["partitions"]} == {"nothing to do"}
 
 
-def test_what_is_staged_is_installed_later(shell: Shell) -> None:
+def test_staged_groups_can_be_installed_later(shell: Shell) -> None:
     shell("compact", "--partition", 0)
     assert shell.json("install")["partitions"][0]["outcome"] == "installed"
     assert "expected a staged plan, found none" in shell("install", exit_code=1)
 
 
-def test_a_dry_run_says_what_would_go_and_leaves_nothing(shell: Shell) -> None:
+def test_a_dry_run_reports_removals_and_leaves_no_files(shell: Shell) -> None:
     before = shell.files()
     results = shell.json("compact", "--dry-run")["partitions"]
     assert [each["outcome"] for each in results] == ["would be compacted"] * 2
@@ -141,26 +141,26 @@ def test_pictures_of_results_add_up(shell: Shell) -> None:
     assert "The pass would keep" in done._repr_html_()
 
 
-def test_the_pending_plan_is_gone_on_with(shell: Shell) -> None:
+def test_the_pending_plan_is_resumed(shell: Shell) -> None:
     planned = [each["plan_id"] for each in shell.json("plan")["partitions"]]
     assert [each["plan_id"] for each in shell.json("compact")["partitions"]] == planned
     assert [each["plan_id"] for each in shell.json("compact", "--resume", "--install")["partitions"]] == planned
 
 
-def test_other_configs_make_another_plan(shell: Shell) -> None:
+def test_other_configs_give_another_plan(shell: Shell) -> None:
     planned = [each["plan_id"] for each in shell.json("plan")["partitions"]]
     results = shell.json("compact", "--config", "delete.retention.ms=5")["partitions"]
     assert not {each["plan_id"] for each in results} & set(planned)
 
 
-def test_segments_that_changed_since_the_plan_are_exit_4(shell: Shell) -> None:
+def test_segments_changed_since_the_plan_give_exit_code_4(shell: Shell) -> None:
     shell("plan", "--partition", 0)
     (shell.data_dir / FIRST_LOG).write_bytes((shell.data_dir / FIRST_LOG).read_bytes() * 2)
     refusal = shell("compact", "--partition", 0, "--resume", exit_code=4)
     assert f"{shell.data_dir / FIRST_LOG}: expected " in refusal and " bytes" in refusal
 
 
-def test_a_plan_that_nobody_can_go_on_with_makes_place_for_another(shell: Shell) -> None:
+def test_an_unusable_plan_is_replaced(shell: Shell) -> None:
     (planned,) = shell.json("plan", "--partition", 0)["partitions"]
     for path in (shell.data_dir / FIRST_LOG).parent.glob(f"{0:020}.*"):
         path.unlink()  # retention
@@ -169,7 +169,7 @@ def test_a_plan_that_nobody_can_go_on_with_makes_place_for_another(shell: Shell)
     assert [each["plan_id"] for each in shell.json("status")["plans"]] == [made["plan_id"]] != [planned["plan_id"]]
 
 
-def test_a_directory_that_a_server_holds_is_exit_2(shell: Shell) -> None:
+def test_a_directory_that_a_server_holds_gives_exit_code_2(shell: Shell) -> None:
     lock = OsFiles().lock(str(shell.data_dir / paths.LOCK_FILE))
     try:
         assert "stop that server" in shell("compact", "--install", exit_code=2)
@@ -179,7 +179,7 @@ def test_a_directory_that_a_server_holds_is_exit_2(shell: Shell) -> None:
         lock.release()
 
 
-def test_install_through_a_running_server(shell: Shell) -> None:
+def test_staged_groups_are_installed_through_a_running_server(shell: Shell) -> None:
     before = copied(shell.data_dir)
     with ottla.Broker(str(shell.data_dir), overrides={"log.cleaner.enable": "false"}, admin="0") as broker:
         assert broker.admin is not None
@@ -189,9 +189,7 @@ def test_install_through_a_running_server(shell: Shell) -> None:
     assert shell.json("verify", "--against", str(before))["passed"]
 
 
-def test_a_partly_installed_plan_that_the_servers_cleaner_has_overtaken_makes_place(
-    tmp_path: Path, capsys: Any
-) -> None:
+def test_a_partly_installed_plan_overtaken_by_the_cleaner_is_replaced(tmp_path: Path, capsys: Any) -> None:
     shell = Shell(stored_topic(tmp_path, internal_segment_bytes="300"), capsys)
     shell("compact", "--partition", 0, "--install", "--max-groups", 1)
     (planned,) = shell.json("status")["plans"]
@@ -213,13 +211,13 @@ def test_a_dry_run_keeps_the_pending_plan(shell: Shell) -> None:
     assert [(each["plan_id"], each["staged"]) for each in shell.json("status")["plans"]] == [(planned["plan_id"], 0)]
 
 
-def test_a_pending_plan_of_other_configs_is_no_orphan(shell: Shell) -> None:
+def test_a_pending_plan_of_other_configs_is_not_orphaned(shell: Shell) -> None:
     shell("plan", "--partition", 0)
     (made,) = shell.json("compact", "--partition", 0, "--config", "delete.retention.ms=5")["partitions"]
     assert [each["plan_id"] for each in shell.json("status")["plans"]] == [made["plan_id"]]
 
 
-def test_a_plan_that_cannot_be_read_is_named(shell: Shell) -> None:
+def test_an_unreadable_plan_is_named(shell: Shell) -> None:
     (planned,) = shell.json("plan", "--partition", 0)["partitions"]
     path = shell.staging / planned["plan_id"] / "plan.json"
     path.write_bytes(path.read_bytes()[:300])
@@ -228,7 +226,7 @@ def test_a_plan_that_cannot_be_read_is_named(shell: Shell) -> None:
     assert str(path) in shell("status", exit_code=1)
 
 
-def test_plans_that_came_with_a_copy_of_the_directory_never_touch_the_original(shell: Shell) -> None:
+def test_plans_in_a_copy_of_the_directory_never_touch_the_original(shell: Shell) -> None:
     shell("compact")
     before = shell.files()
     copy = shell.data_dir.with_name("copy")
@@ -249,32 +247,32 @@ def test_a_link_to_a_data_directory_is_that_directory(shell: Shell) -> None:
     assert sorted(path.name for path in real.parent.iterdir()) == ["data", "data.ottla-pipeline", "link"]
 
 
-def test_a_file_named_like_a_partition_is_none(shell: Shell) -> None:
+def test_a_file_named_like_a_partition_is_not_one(shell: Shell) -> None:
     (shell.data_dir / f"{TOPIC}-2").touch()
     assert len(shell.json("compact")["partitions"]) == 2
     assert len(shell("read", "--limit", 1).splitlines()) == 2
 
 
-def test_nothing_to_do_has_a_reason(shell: Shell) -> None:
+def test_a_run_without_work_gives_a_reason(shell: Shell) -> None:
     shell("compact", "--install")
     assert "nothing to do: clean up to offset 8; what lies from offset 8 on" in shell("compact")
 
 
-def test_damage_is_exit_3_and_names_its_place(shell: Shell) -> None:
+def test_damage_gives_exit_code_3_and_its_position(shell: Shell) -> None:
     damage(shell.data_dir)
     for command, *options in (["compact"], ["snapshot", "--out", str(shell.data_dir.parent / "out")], ["read"]):
         refusal = shell(command, *options, exit_code=3)
         assert f"{shell.data_dir / FIRST_LOG}, byte 0, offset 0: expected " in refusal and ", found 0x" in refusal
 
 
-def test_a_damaged_partition_can_be_left_out(shell: Shell) -> None:
+def test_a_damaged_partition_can_be_excluded(shell: Shell) -> None:
     damage(shell.data_dir)
     results = shell.json("compact", "--on-corrupt", "skip-partition", "--install")["partitions"]
     assert [each["outcome"] for each in results] == ["skipped", "installed"]
     assert "byte 0, offset 0" in results[0]["reason"]
 
 
-def test_what_verify_finds_is_exit_5(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
+def test_findings_of_verify_give_exit_code_5(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
     before = copied(shell.data_dir)
     shell("compact", "--install")
     damage(shell.data_dir)
@@ -290,13 +288,13 @@ def test_what_verify_finds_is_exit_5(shell: Shell, capsys: pytest.CaptureFixture
     }
 
 
-def test_a_lost_partition_is_exit_5(shell: Shell) -> None:
+def test_a_lost_partition_gives_exit_code_5(shell: Shell) -> None:
     before = copied(shell.data_dir)
     shutil.rmtree(shell.data_dir / f"{TOPIC}-1")
     assert f"{TOPIC}-1: expected a log, as in {before}, found none" in shell("verify", "--against", before, exit_code=5)
 
 
-def test_damaged_originals_are_exit_3(shell: Shell) -> None:
+def test_damaged_originals_give_exit_code_3(shell: Shell) -> None:
     before = copied(shell.data_dir)
     damage(before)
     assert f"{before / FIRST_LOG}, byte 0, offset 0: " in shell("verify", "--against", before, exit_code=3)
@@ -316,7 +314,7 @@ USAGE = (
 
 
 @pytest.mark.parametrize(("line", "text"), USAGE, ids=lambda each: each if isinstance(each, str) else "")
-def test_what_makes_no_sense_is_exit_1(
+def test_invalid_arguments_give_exit_code_1(
     line: list[str], text: str, shell: Shell, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command, data_dir, *options = line
@@ -340,7 +338,7 @@ BAD_OPTIONS: tuple[tuple[list[str], str], ...] = (
 
 
 @pytest.mark.parametrize(("line", "text"), BAD_OPTIONS)
-def test_bad_options_are_exit_1(line: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_options_give_exit_code_1(line: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit:
         main(line)
     assert exit.value.code == 1
@@ -372,7 +370,7 @@ def test_apply_takes_options_of_kafkas_clients_from_a_file(tmp_path: Path) -> No
     }
 
 
-def test_whoever_reads_the_output_may_stop(shell: Shell) -> None:
+def test_a_reader_of_the_output_may_stop(shell: Shell) -> None:
     line = [sys.executable, "-m", "ottla.pipeline.cli", "read", str(shell.data_dir), "--topic", TOPIC, *HERE]
     with ended(subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE)) as process:
         assert process.stdout is not None and process.stderr is not None
@@ -381,7 +379,7 @@ def test_whoever_reads_the_output_may_stop(shell: Shell) -> None:
     assert process.returncode == 0
 
 
-def test_read_prints_what_is_committed(shell: Shell) -> None:
+def test_read_prints_committed_records(shell: Shell) -> None:
     rows = [json.loads(line) for line in shell("read", "--partition", 0, "--from-offset", 4).splitlines()]
     assert [(row["offset"], row["key"], row["value"]) for row in rows] == [
         (6, "a", "2"),
@@ -394,7 +392,7 @@ def test_read_prints_what_is_committed(shell: Shell) -> None:
     assert '"key": "x"' in everything
 
 
-def test_jobs_without_a_session(tmp_path: Path) -> None:
+def test_some_jobs_need_no_session(tmp_path: Path) -> None:
     data_dir = str(stored_topic(tmp_path))
     assert [each.outcome for each in jobs.plan(None, data_dir, topic=TOPIC)] == ["planned"] * 2
     previewed = jobs.compact(None, data_dir, topic=TOPIC, dry_run=True)
@@ -419,14 +417,14 @@ print(*(main(line) for line in {lines}))"""
     return [int(each) for each in codes.split()], "\n".join(said) + done.stderr
 
 
-def test_without_the_extra_each_command_says_what_is_missing(shell: Shell) -> None:
+def test_without_the_extra_each_command_names_the_missing_package(shell: Shell) -> None:
     line = [str(shell.data_dir), "--topic", TOPIC, *HERE]
     commands = (["compact"], ["verify"], ["read"], ["snapshot", "--out", str(shell.data_dir / "out")])
     found = without_the_extra(*([command, *line, *options] for command, *options in commands), but="numpy")
     assert found == ([1] * 4, "ottla-spark: pyarrow is missing: pip install 'ottla[spark]'\n" * 4)
 
 
-def test_what_is_staged_is_installed_where_there_is_no_spark_nor_arrow_nor_numpy(shell: Shell) -> None:
+def test_staged_groups_can_be_installed_without_spark_arrow_and_numpy(shell: Shell) -> None:
     shell("compact")
     exit_codes, said = without_the_extra(*([command, str(shell.data_dir)] for command in ("status", "install")))
     assert exit_codes == [0, 0]
@@ -434,7 +432,7 @@ def test_what_is_staged_is_installed_where_there_is_no_spark_nor_arrow_nor_numpy
     shell("verify")
 
 
-def test_the_other_partitions_are_done_when_one_fails(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_other_partitions_are_completed_when_one_fails(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
     damage(shell.data_dir)
     line = ["compact", str(shell.data_dir), "--topic", TOPIC, *HERE, "--install", "--json"]
     assert main(line) == 3
@@ -453,7 +451,7 @@ def test_several_topics_are_named_with_commas_between_them(shell: Shell) -> None
 
 
 @pytest.mark.parametrize("name", ["register", "session"])
-def test_without_the_extra_a_program_is_told_what_is_missing(name: str) -> None:
+def test_without_the_extra_an_import_names_the_missing_package(name: str) -> None:
     code = f"import sys; sys.modules['pyarrow'] = sys.modules['pyspark'] = None\nfrom ottla.pipeline import {name}"
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     last = done.stderr.splitlines()[-1]
@@ -461,7 +459,7 @@ def test_without_the_extra_a_program_is_told_what_is_missing(name: str) -> None:
     assert last.endswith(" is missing: pip install 'ottla[spark]'")
 
 
-def test_the_same_on_a_callers_session(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_commands_work_on_a_callers_session(spark: SparkSession, tmp_path: Path) -> None:
     data_dir = stored_topic(tmp_path)
     before = copied(data_dir)
     lines: list[str] = []
@@ -489,7 +487,7 @@ def test_the_same_on_a_callers_session(spark: SparkSession, tmp_path: Path) -> N
             spark.sql("SELECT raise_error('x')").collect()
 
 
-def test_on_spark_partitions_are_worked_on_at_the_same_time_and_one_that_fails_stops_no_other(
+def test_spark_compacts_partitions_concurrently_and_a_failure_stops_no_others(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     data_dir = stored_topic(tmp_path)
@@ -501,8 +499,8 @@ def test_on_spark_partitions_are_worked_on_at_the_same_time_and_one_that_fails_s
     assert (done.outcome, done.records_written) == ("installed", 1)
 
 
-@full_only  # `test_the_same_on_a_callers_session` also has two at a time
-def test_what_two_partitions_become_at_a_time_is_right(spark: SparkSession, tmp_path: Path) -> None:
+@full_only  # `test_the_commands_work_on_a_callers_session` also has two at a time
+def test_two_partitions_compacted_concurrently_are_correct(spark: SparkSession, tmp_path: Path) -> None:
     data_dir = stored_topic(tmp_path)
     before = copied(data_dir)
     found = jobs.compact(spark, str(data_dir), topic=TOPIC, installs=True, at_once=2)

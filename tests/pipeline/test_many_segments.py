@@ -40,7 +40,7 @@ def run(data_dir: Path, *commands: Sequence[str]) -> list[Any]:
     return [json.loads(each) for each in done.stdout.split("\0")[:-1]]
 
 
-def test_it_is_compacted_verified_and_snapshotted_all_the_same(tmp_path: Path) -> None:
+def test_a_log_of_many_segments_is_compacted_verified_and_snapshotted(tmp_path: Path) -> None:
     data_dir = many_segments(tmp_path, SEGMENTS)
     log = data_dir / f"{TOPIC}-0"
     assert len(list(log.glob("*.log"))) == SEGMENTS

@@ -11,7 +11,7 @@ def test_rows_are_sorted_by_key_and_each_key_and_name_occurs_once() -> None:
 
 
 @each_case("api", APIS.values(), ids=[api.name for api in APIS.values()])
-def test_every_row_has_its_message_classes_and_a_range_that_makes_sense(api: Api) -> None:
+def test_every_row_has_message_classes_and_a_valid_range(api: Api) -> None:
     assert api.request.__name__ == f"{api.name}Request"
     assert api.response.__name__ == f"{api.name}Response"
     low, high = api.versions

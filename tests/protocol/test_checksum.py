@@ -11,15 +11,15 @@ from ottla.protocol.checksum import crc32c
 
 
 @given(st.binary(), st.binary())
-def test_it_is_that_of_the_package_and_goes_on_where_another_ended(first: bytes, second: bytes) -> None:
+def test_the_checksum_equals_the_packages_and_continues_an_earlier_one(first: bytes, second: bytes) -> None:
     assert crc32c(first + second) == package.crc32c(first + second) == crc32c(second, crc32c(first))
 
 
-def test_it_is_the_castagnoli_checksum() -> None:
+def test_the_checksum_is_castagnolis() -> None:
     assert crc32c(b"123456789") == 0xE3069283  # RFC 3720, and every table of such checksums
 
 
-def test_nothing_is_loaded_that_only_tells_versions() -> None:
+def test_modules_that_only_report_versions_are_not_loaded() -> None:
     program = "import sys, ottla.protocol.checksum; print('importlib.metadata' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "False"

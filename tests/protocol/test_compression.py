@@ -85,7 +85,7 @@ FOREIGN_READERS: list[tuple[Codec, Callable[[bytes], bytes]]] = [
 
 @settings(deadline=None)
 @given(codec=st.sampled_from(Codec), data=st.binary(max_size=300), copies=st.integers(1, 500))
-def test_what_is_packed_comes_back(codec: Codec, data: bytes, copies: int) -> None:
+def test_compressed_data_decompress_unchanged(codec: Codec, data: bytes, copies: int) -> None:
     assert decompress(codec, compress(codec, data * copies)) == data * copies
 
 
@@ -127,7 +127,7 @@ def test_every_level_that_a_topic_may_ask_for_works(codec: Codec, levels: list[i
 
 
 @pytest.mark.parametrize("level", some([-131072, -5, *range(1, 23)], 3))
-def test_what_a_reader_of_zstd_has_to_hold_is_bounded_at_each_level(level: int) -> None:
+def test_a_zstd_readers_memory_is_bounded_at_each_level(level: int) -> None:
     """The bound holds for input of one piece and of several; the writer's memory follows the same parameters."""
     for piece_count in (1, 2):
         packer = Packer(Codec.ZSTD, level, MAX_DECOMPRESSED_BATCH_BYTES)
@@ -159,7 +159,7 @@ def test_names_are_kafkas() -> None:
 
 
 @EACH_FOREIGN_STREAM
-def test_a_stream_that_would_unpack_to_a_byte_too_much_is_refused(codec: Codec, packed: bytes) -> None:
+def test_a_stream_one_byte_over_the_limit_is_refused(codec: Codec, packed: bytes) -> None:
     with pytest.raises(CorruptRecordError, check=lambda error: error.is_over_limit) as refusal:
         decompress(codec, packed, max_bytes=len(TEXT) - 1)
 
@@ -167,7 +167,7 @@ def test_a_stream_that_would_unpack_to_a_byte_too_much_is_refused(codec: Codec, 
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_any_limit_is_kept_to_the_byte(codec: Codec) -> None:
+def test_every_limit_is_exact_to_the_byte(codec: Codec) -> None:
     for size_bytes in (0, 1, 100):
         packed = compress(codec, TEXT[:size_bytes])
         assert decompress(codec, packed, max_bytes=size_bytes) == TEXT[:size_bytes]
@@ -190,7 +190,7 @@ BOMBS = {
 
 
 @pytest.mark.parametrize(("codec", "packed"), BOMBS.values(), ids=list(BOMBS))
-def test_a_bomb_is_refused_before_its_memory_is_spent(codec: Codec, packed: bytes) -> None:
+def test_a_bomb_is_refused_before_its_memory_is_used(codec: Codec, packed: bytes) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(CorruptRecordError, check=lambda error: error.is_over_limit):
@@ -215,14 +215,14 @@ IN_FOUR_FRAMES = {
 
 
 @pytest.mark.parametrize(("codec", "packed"), IN_FOUR_FRAMES.values(), ids=list(IN_FOUR_FRAMES))
-def test_frames_are_counted_whatever_is_in_them(codec: Codec, packed: bytes) -> None:
+def test_frames_are_counted_for_any_content(codec: Codec, packed: bytes) -> None:
     assert set(decompress(codec, packed, max_frames=4).tobytes()) == set(b"a")
     with pytest.raises(CorruptRecordError, check=lambda error: error.is_over_limit) as refusal:
         decompress(codec, packed, max_frames=3)
     assert refusal.value.code == ErrorCode.CORRUPT_MESSAGE
 
 
-def test_members_behind_a_member_are_not_copied_for_each_of_them() -> None:
+def test_later_gzip_members_are_not_copied_once_per_member() -> None:
     def cpu_s(members: int) -> float:
         packed, taken = MEMBER * members, []
         for _ in range(3):
@@ -278,19 +278,19 @@ def test_any_bytes_are_unpacked_or_corrupt_and_nothing_else(codec: Codec, data: 
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
-def test_codecs_that_do_not_exist_are_corrupt(codec: int) -> None:
+def test_unknown_codecs_are_corrupt(codec: int) -> None:
     with pytest.raises(CorruptRecordError):
         decompress(codec, b"abc")
 
 
-def test_gzip_comes_out_piece_by_piece_between_which_other_threads_may_run() -> None:
+def test_gzip_is_unpacked_in_pieces_so_other_threads_can_run() -> None:
     packed = zlib.compress(bytes(16 << 20), wbits=31)
     assert calls_of(lambda: decompress(Codec.GZIP, packed)) > 16
 
 
 @pytest.mark.parametrize("size_bytes", [(1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3 << 20])
 @pytest.mark.parametrize("is_random", [True, False])
-def test_gzip_of_any_length_comes_out_whole(size_bytes: int, is_random: bool) -> None:
+def test_gzip_of_any_length_is_unpacked_completely(size_bytes: int, is_random: bool) -> None:
     text = random.Random(1).randbytes(size_bytes) if is_random else bytes(size_bytes)
     packed = zlib.compress(text, wbits=31)
     for members in (1, 2):
@@ -308,7 +308,7 @@ def test_gzip_of_any_length_comes_out_whole(size_bytes: int, is_random: bool) ->
 
 @each_case("codec", range(5))
 @each_case("seed", range(6))
-def test_what_is_packed_in_pieces_unpacks_to_all_of_them(codec: int, seed: int) -> None:
+def test_pieces_compressed_together_decompress_to_all_of_them(codec: int, seed: int) -> None:
     rng = random.Random(seed)
     for level in (None, 1 if codec else None):
         pieces = [
@@ -333,7 +333,7 @@ def test_one_piece_is_packed_as_all_at_once(codec: int, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_a_packer_keeps_no_more_than_it_may(codec: int) -> None:
+def test_a_packer_keeps_at_most_its_limit(codec: int) -> None:
     rng = random.Random(1)
     packer = Packer(codec, None, 200_000)
     for _ in range(20):

@@ -110,7 +110,7 @@ def test_frames_cut_anywhere_are_refused(api: Api) -> None:
 
 
 @EACH_API
-def test_bytes_behind_a_request_are_ignored_as_kafka_does(api: Api) -> None:
+def test_bytes_after_a_request_are_ignored_as_in_kafka(api: Api) -> None:
     """librdkafka 2.16 sends three zero bytes too many when it asks for the metadata of all topics."""
     for version in versions_of(api):
         with noted(f"version {version}"):
@@ -157,18 +157,18 @@ def test_damaged_frames_are_parsed_or_refused_but_nothing_else() -> None:
         (bytes.fromhex("0012 0005 00000001 0005 61"), "truncated client ID"),
     ],
 )
-def test_these_frames_are_refused(frame: bytes, why: str) -> None:
+def test_invalid_frames_are_refused(frame: bytes, why: str) -> None:
     with pytest.raises(ProtocolError, match=why):
         parse_request(memoryview(frame))
 
 
-def test_tagged_fields_of_the_header_are_passed_over() -> None:
+def test_tagged_fields_of_the_header_are_skipped() -> None:
     frame = bytes.fromhex("0003 0009 00000001 ffff 02 00 01 ff 8101 02 0000  00 01 00 00 00")
     assert parse_request(memoryview(frame)).body == MetadataRequest(topics=None, allow_auto_topic_creation=True)
 
 
 @pytest.mark.parametrize("version", [5, 32767, -1])
-def test_an_unknown_version_of_api_versions_is_told_which_ones_there_are(version: int) -> None:
+def test_an_unknown_version_of_api_versions_is_answered_with_the_supported_ones(version: int) -> None:
     """KIP-511: the client's first request may be newer than the broker. Its body cannot be read, but is answered in
     version 0 with the versions of this one API.
     """
@@ -191,7 +191,7 @@ def test_responses_of_api_versions_keep_the_oldest_header() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 2, 3, 4])
-def test_an_answer_that_is_kept_is_written_once_for_each_version(version: int) -> None:
+def test_a_cached_response_is_written_once_per_version(version: int) -> None:
     @dataclass(frozen=True, slots=True, kw_only=True)
     class KeptAnswer(ApiVersionsResponse, Kept):
         written: dict[int, bytes] = field(init=False, compare=False, default_factory=dict)
@@ -221,7 +221,7 @@ def test_records_of_a_request_are_views_into_the_frame() -> None:
     assert b"Batch" in frame
 
 
-def test_records_of_a_response_stay_parts_of_their_own() -> None:
+def test_records_of_a_response_stay_separate_parts() -> None:
     first, second = b"first batch", memoryview(b"second")
     partitions = tuple(PartitionData(partition_index=n, records=r) for n, r in enumerate((first, b"", second)))
     response = FetchResponse(responses=(FetchableTopicResponse(topic="t", partitions=partitions),))
@@ -238,7 +238,7 @@ def test_records_of_a_response_stay_parts_of_their_own() -> None:
 @pytest.mark.parametrize("flexible", [False, True])
 @pytest.mark.parametrize("client_id", [None, "", "ä"])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_headers_are_those_of_kafka_python(flexible: bool, client_id: str | None) -> None:
+def test_headers_equal_those_of_kafka_python(flexible: bool, client_id: str | None) -> None:
     headers = importlib.import_module("kafka.protocol.api_header")
     version = 9 if flexible else 8
     frame = frame_of(METADATA, version, MetadataRequest(), client_id=client_id)
@@ -256,7 +256,7 @@ def test_headers_are_those_of_kafka_python(flexible: bool, client_id: str | None
     assert correlation_id == 77
 
 
-def test_a_response_that_is_too_short_for_its_header_is_refused() -> None:
+def test_a_response_too_short_for_its_header_is_refused() -> None:
     for frame in (b"", b"\0\0\0"):
         with pytest.raises(ProtocolError, match="has no header"):
             parse_response(METADATA, 12, frame)

@@ -8,7 +8,7 @@ import pytest
 from ottla.protocol.errors import CorruptRecordError, ErrorCode, KafkaError, ProtocolError
 
 
-def test_codes_are_those_that_kio_takes_from_kafka() -> None:
+def test_codes_equal_those_that_kio_takes_from_kafka() -> None:
     from kio.schema.errors import ErrorCode as Theirs
 
     ours = {code.name: int(code) for code in ErrorCode}

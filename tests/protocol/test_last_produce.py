@@ -46,12 +46,12 @@ def frame_of(
 def read(frame: memoryview) -> Any:
     """Return the content of a request, or None for an invalid one."""
     try:
-        return told(parse_request(frame))
+        return content_of(parse_request(frame))
     except ProtocolError:
         return None
 
 
-def told(request: Request) -> Any:
+def content_of(request: Request) -> Any:
     """Return the content of a request without its size, which `parse_request` ignores."""
     return dataclasses.replace(request, size_bytes=0)
 
@@ -64,7 +64,7 @@ def last_of(version: int, records: bytes = bytes(range(100))) -> LastProduce:
 
 
 @EACH_VERSION
-def test_other_records_are_read(version: int) -> None:
+def test_different_records_are_read(version: int) -> None:
     last = last_of(version)
     for size_bytes in (1, 61, 100, 126, 127, 128, 16_382, 16_383, 16_384, 70_000):
         frame = frame_of(version, body_of(bytes(size_bytes)), correlation_id=-size_bytes)
@@ -72,14 +72,14 @@ def test_other_records_are_read(version: int) -> None:
         request = last.parse(frame)
 
         assert request is not None
-        assert told(request) == read(frame)
+        assert content_of(request) == read(frame)
         assert request.size_bytes == len(frame)
         records = request.body.topic_data[0].partition_data[0].records
         records[0] = 0xEE
         assert 0xEE in frame, "records are a view, which the log patches"
 
 
-def test_each_request_is_one_of_its_own() -> None:
+def test_each_request_is_independent_of_the_last() -> None:
     last = last_of(9)
     first, second = (last.parse(frame_of(9, body_of(records))) for records in (b"one", b"two"))
 
@@ -91,7 +91,7 @@ def test_each_request_is_one_of_its_own() -> None:
 
 @EACH_VERSION
 @pytest.mark.parametrize("size_bytes", [20, 130])
-def test_bytes_that_differ_anywhere_are_read_the_same_or_not_at_all(version: int, size_bytes: int) -> None:
+def test_changed_bytes_are_read_the_same_or_not_at_all(version: int, size_bytes: int) -> None:
     last, original = last_of(version), frame_of(version, body_of(bytes(size_bytes)))
     read_again = 0
     for frame in damaged(original):
@@ -102,7 +102,7 @@ def test_bytes_that_differ_anywhere_are_read_the_same_or_not_at_all(version: int
             continue
         if request is not None:
             read_again += 1
-            assert told(request) == read(frame)
+            assert content_of(request) == read(frame)
 
     assert read_again >= 4 * 3, "the correlation id may differ"
 
@@ -122,9 +122,9 @@ def damaged(original: memoryview) -> Iterator[memoryview]:
 
 
 @EACH_VERSION
-def test_another_kind_of_request_is_not_kept(version: int) -> None:
+def test_another_kind_of_request_is_not_cached(version: int) -> None:
     data = PartitionProduceData(index=0, records=b"x" * 61)
-    others = {
+    different_responses = {
         "no topic": ProduceRequest(),
         "no partition": ProduceRequest(topic_data=(topic_data(),)),
         "two partitions": ProduceRequest(topic_data=(topic_data(data, data),)),
@@ -133,12 +133,12 @@ def test_another_kind_of_request_is_not_kept(version: int) -> None:
         "no records": body_of(None),
         "empty records": body_of(b""),
     }
-    for what, body in others.items():
+    for what, body in different_responses.items():
         frame = frame_of(version, body)
         assert LastProduce.of(frame, parse_request(frame)) is None, what
 
 
-def test_a_request_with_tagged_fields_or_a_longer_varint_is_not_kept() -> None:
+def test_a_request_with_tagged_fields_or_a_longer_varint_is_not_cached() -> None:
     plain = bytes(frame_of(9, body_of(bytes(100))))
     end = len(plain)
     tagged = [plain[:at] + b"\1\x05\1x" + plain[at + 1 :] for at in (end - 3, end - 2, end - 1)]
@@ -153,7 +153,7 @@ def test_a_request_with_tagged_fields_or_a_longer_varint_is_not_kept() -> None:
         assert LastProduce.of(frame, parse_request(frame)) is None
 
 
-def test_bytes_behind_the_body_do_not_keep_the_next_one_from_being_read() -> None:
+def test_bytes_after_the_body_do_not_prevent_the_next_fast_read() -> None:
     frame = memoryview(bytearray(bytes(frame_of(7, body_of(bytes(100)))) + b"more"))
 
     last = LastProduce.of(frame, parse_request(frame))
@@ -163,7 +163,7 @@ def test_bytes_behind_the_body_do_not_keep_the_next_one_from_being_read() -> Non
     following = frame_of(7, body_of(bytes(90)))
     request = last.parse(following)
     assert request is not None
-    assert told(request) == read(following)
+    assert content_of(request) == read(following)
 
 
 def answer_of(version: int, *offsets: int, error_code: int = 0, throttle_time_ms: int = 0) -> ProduceResponse:
@@ -181,7 +181,7 @@ def answer_of(version: int, *offsets: int, error_code: int = 0, throttle_time_ms
 
 
 @EACH_VERSION
-def test_answers_are_those_of_any_request(version: int) -> None:
+def test_responses_equal_those_of_any_request(version: int) -> None:
     last = last_of(version)
     for number, offsets in enumerate([(0, -1, 0), (5, 1_700_000_000_000, 2), (2**62, -1, 2**62), (-2, -3, -4)]):
         request = last.parse(frame_of(version, body_of(b"records"), correlation_id=number))
@@ -197,7 +197,7 @@ def test_answers_are_those_of_any_request(version: int) -> None:
             assert b"".join(parts) == b"".join(encode_response(request, answer))
 
 
-def test_what_more_than_offsets_differs_in_is_left_to_others() -> None:
+def test_responses_that_differ_beyond_offsets_are_left_to_the_general_path() -> None:
     last = last_of(9)
     request = last.parse(frame_of(9, body_of(b"records")))
     assert request is not None
@@ -205,19 +205,19 @@ def test_what_more_than_offsets_differs_in_is_left_to_others() -> None:
     for _ in range(2):  # before and after an answer has been kept
         assert last.encode(request, answer_of(9, -1, -1, -1, error_code=3)) is None
         assert last.encode(request, answer_of(9, 1, -1, 0, throttle_time_ms=5)) is None
-        for other in others(answer_of(9, 1, -1, 0)):
+        for other in different_responses(answer_of(9, 1, -1, 0)):
             assert last.encode(request, other) is None
         assert last.encode(request, answer_of(9, 1, -1, 0)) is not None
 
 
-def others(answer: ProduceResponse) -> Iterator[ProduceResponse]:
+def different_responses(answer: ProduceResponse) -> Iterator[ProduceResponse]:
     """Yield answers to something else, or to nothing."""
     topic = answer.responses[0]
     partition = topic.partition_responses[0]
     yield dataclasses.replace(answer, responses=())
     yield dataclasses.replace(answer, responses=(topic, topic))
     for changes in (
-        {"name": "others"},
+        {"name": "different_responses"},
         {"topic_id": TOPIC_ID},
         {"partition_responses": ()},
         {"partition_responses": (partition, partition)},
@@ -226,14 +226,14 @@ def others(answer: ProduceResponse) -> Iterator[ProduceResponse]:
         yield dataclasses.replace(answer, responses=(dataclasses.replace(topic, **changes),))
 
 
-def test_long_names_are_not_kept() -> None:
+def test_long_names_are_not_cached() -> None:
     for client_id in ("c" * 900, "c" * 2_000):
         frame = frame_of(9, body_of(bytes(100)), client_id=client_id)
         last = LastProduce.of(frame, parse_request(frame))
         assert (last is None) == (len(client_id) > HEAD_BYTES_MAX)
 
 
-def test_nothing_is_kept_of_the_frame() -> None:
+def test_no_part_of_the_frame_is_kept() -> None:
     buffer = bytearray(frame_of(9, body_of(bytes(100))))
     frame = memoryview(buffer)
     request = parse_request(frame)

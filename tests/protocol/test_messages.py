@@ -49,7 +49,7 @@ def read(cls: type[Any], version: int, flexible: bool, raw: bytes) -> Any:
 
 
 @EACH_API
-def test_what_was_written_is_read_back_in_every_version(api: Api) -> None:
+def test_a_written_message_reads_back_in_every_version(api: Api) -> None:
     with_messages((api.request, api.response), size(2, 25), partial(check_each_version, api))
 
 

@@ -160,7 +160,7 @@ def test_records_of_the_share_state_topic_are_declared_as_kafka_declares_them(nu
     assert_message_like(cls, definition, bounds(definition["validVersions"]))
 
 
-def test_what_only_ottla_has_is_here() -> None:
+def test_fields_that_only_ottla_has_are_listed() -> None:
     """The exceptions to this file: a tagged field that differs from its default is sent, so each is listed by name."""
     private = [
         f"{cls.__name__}.{field.name} v{field.first}"

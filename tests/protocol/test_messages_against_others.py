@@ -145,7 +145,7 @@ KAFKA_PYTHON_LACKS = (
 
 
 @each_case("api", of_all_apis_but(KAFKA_PYTHON_LACKS))
-def test_kafka_python_reads_what_we_write_and_writes_the_same_bytes(api: Api) -> None:
+def test_kafka_python_reads_our_bytes_and_writes_the_same(api: Api) -> None:
     check_each(api, check_against_kafka_python)
 
 
@@ -210,7 +210,7 @@ def kio_scalar(value: Any) -> Any:
 
 # It reads times of 64 bits as Python's, which have a smaller range.
 @each_case("api", of_all_apis_but(TOKENS))
-def test_kio_reads_what_we_write_and_writes_the_same_bytes(api: Api) -> None:
+def test_kio_reads_our_bytes_and_writes_the_same(api: Api) -> None:
     check_each(api, check_against_kio)
 
 

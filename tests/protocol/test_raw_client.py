@@ -52,7 +52,9 @@ def answer(connection: socket.socket, count: int) -> None:
             connection.sendall(b"".join(encode_response(request, ANSWER)))
 
 
-def test_it_asks_and_is_answered(serve: Callable[[Callable[[socket.socket], None]], int]) -> None:
+def test_the_client_sends_a_request_and_receives_the_response(
+    serve: Callable[[Callable[[socket.socket], None]], int],
+) -> None:
     with RawClient("127.0.0.1", serve(lambda connection: answer(connection, 3))) as client:
         assert client.ask(ApiVersionsRequest()) == ANSWER
         client.send(ApiVersionsRequest(), 0)
@@ -60,7 +62,9 @@ def test_it_asks_and_is_answered(serve: Callable[[Callable[[socket.socket], None
         assert [client.receive(), client.receive()] == [ANSWER, ANSWER]
 
 
-def test_it_notices_that_the_broker_closed(serve: Callable[[Callable[[socket.socket], None]], int]) -> None:
+def test_the_client_notices_a_connection_closed_by_the_broker(
+    serve: Callable[[Callable[[socket.socket], None]], int],
+) -> None:
     def hang_up(connection: socket.socket) -> None:
         connection.recv(7)
 
@@ -72,7 +76,7 @@ def test_it_notices_that_the_broker_closed(serve: Callable[[Callable[[socket.soc
         client.ask(ApiVersionsRequest())
 
 
-def test_it_notices_that_the_broker_stays(serve: Callable[[Callable[[socket.socket], None]], int]) -> None:
+def test_the_client_notices_an_open_connection(serve: Callable[[Callable[[socket.socket], None]], int]) -> None:
     done = threading.Event()
 
     def stay(connection: socket.socket) -> None:
@@ -83,7 +87,9 @@ def test_it_notices_that_the_broker_stays(serve: Callable[[Callable[[socket.sock
         done.set()
 
 
-def test_it_refuses_nonsense_from_the_broker(serve: Callable[[Callable[[socket.socket], None]], int]) -> None:
+def test_the_client_refuses_invalid_bytes_from_the_broker(
+    serve: Callable[[Callable[[socket.socket], None]], int],
+) -> None:
     def talk_nonsense(connection: socket.socket) -> None:
         connection.sendall(b"\0\0\0\x06\0\0\0\x01\0\0")
 

@@ -145,7 +145,7 @@ def test_every_header_field_is_read() -> None:
 @pytest.mark.parametrize(
     ("bit", "name"), [(0x08, "is_log_append_time"), (0x10, "is_transactional"), (0x20, "is_control")]
 )
-def test_each_attribute_bit_means_one_thing(bit: int, name: str) -> None:
+def test_each_attribute_bit_has_one_meaning(bit: int, name: str) -> None:
     read = RecordBatch(broken(batch(("k", "v")), 22, flip=bit))
 
     assert [(other, getattr(read, other)) for other in ("is_log_append_time", "is_transactional", "is_control")] == [
@@ -174,14 +174,14 @@ def test_under_log_append_time_every_record_has_the_max_timestamp() -> None:
     assert [record.timestamp for record in read.records()] == [2, 2]
 
 
-def test_a_delete_horizon_takes_the_base_timestamps_place_and_leaves_record_timestamps_alone() -> None:
+def test_a_delete_horizon_replaces_the_base_timestamp_and_keeps_record_timestamps() -> None:
     read = RecordBatch(batch(("a", None), ("b", "2"), timestamp=[10, 20], delete_horizon_ms=5_000))
 
     assert (read.delete_horizon_ms, read.base_timestamp, read.max_timestamp) == (5_000, 5_000, 20)
     assert [record.timestamp for record in read.records()] == [10, 20]
 
 
-def test_timestamps_may_lie_before_the_base_timestamp() -> None:
+def test_timestamps_may_precede_the_base_timestamp() -> None:
     read = RecordBatch(build_batch([(0, 10, b"a", b"1", ())], base_timestamp=50, max_timestamp=70))
 
     assert (read.base_timestamp, read.max_timestamp) == (50, 70)
@@ -197,7 +197,7 @@ def test_offsets_may_have_gaps_inside_and_at_both_ends() -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_an_emptied_batch_has_61_bytes_and_no_records_whatever_its_codec(codec: int) -> None:
+def test_an_emptied_batch_has_61_bytes_and_no_records_with_any_codec(codec: int) -> None:
     data = batch(base_offset=7, last_offset_delta=3, codec=codec)
     data = data if codec == 0 else broken(data, 22, flip=codec)  # Kafka clears the codec; other clients might not
     read = RecordBatch(data)
@@ -217,7 +217,7 @@ def test_a_marker_is_a_control_batch_of_one_record() -> None:
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
-def test_a_batch_is_a_view_and_may_lie_anywhere_in_any_buffer(kind: Any) -> None:
+def test_a_batch_is_a_view_at_any_position_of_any_buffer(kind: Any) -> None:
     first, second = batch(("a", "1")), batch(("b", "2"), base_offset=1)
     data = kind(bytes(first + second + b"rest"))
     read = RecordBatch(data, len(first))
@@ -226,14 +226,14 @@ def test_a_batch_is_a_view_and_may_lie_anywhere_in_any_buffer(kind: Any) -> None
     assert contents(read.view) == [(1, b"b", b"2")]
 
 
-def test_the_header_alone_can_be_read() -> None:
+def test_a_header_can_be_read_without_its_records() -> None:
     data = batch(("key", "value"), base_offset=9)
     read = RecordBatch(data[:HEADER_BYTES])
 
     assert (read.base_offset, read.size_bytes, read.is_whole) == (9, len(data), False)
 
 
-def test_batches_back_to_back_are_found() -> None:
+def test_consecutive_batches_are_found() -> None:
     data = batch(("a", "1"), codec=1) + batch(base_offset=1) + batch(("b", "2"), base_offset=2)
 
     assert [(each.base_offset, each.record_count) for each in batches(data)] == [(0, 1), (1, 0), (2, 1)]
@@ -263,7 +263,7 @@ def test_place_and_leader_epoch_are_assigned_without_touching_the_crc() -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_the_timestamp_type_is_set_and_taken_back_with_the_crc_renewed(codec: int) -> None:
+def test_the_timestamp_type_is_set_and_reset_with_a_new_crc(codec: int) -> None:
     data = batch(("a", "1"), ("b", "2"), timestamp=[5, 6], codec=codec)
     before = bytes(data)
 
@@ -312,7 +312,7 @@ DAMAGED_INSIDE: dict[str, bytearray] = {
 
 
 @each_case("data", DAMAGED.values(), ids=[name.replace(" ", "_") for name in DAMAGED])
-def test_structural_damage_is_found_by_every_way_of_reading(data: bytearray) -> None:
+def test_structural_damage_is_found_by_every_reader(data: bytearray) -> None:
     read = RecordBatch(data)
     with pytest.raises(CorruptRecordError):
         list(read.records())
@@ -323,7 +323,7 @@ def test_structural_damage_is_found_by_every_way_of_reading(data: bytearray) -> 
 
 
 @pytest.mark.parametrize("data", DAMAGED_INSIDE.values(), ids=[name.replace(" ", "_") for name in DAMAGED_INSIDE])
-def test_damage_behind_the_key_is_found_when_records_are_read(data: bytearray) -> None:
+def test_damage_after_the_key_is_found_when_records_are_read(data: bytearray) -> None:
     read = RecordBatch(data)
     with pytest.raises(CorruptRecordError):
         list(read.records())
@@ -333,13 +333,13 @@ def test_an_undamaged_hand_made_batch_is_read() -> None:
     assert contents(packed(WHOLE, WHOLE)) == [(0, b"k", b"v"), (0, b"k", b"v")]
 
 
-def test_a_header_name_that_is_no_utf_8_does_not_hide_the_record() -> None:
+def test_a_header_name_in_invalid_utf_8_does_not_hide_the_record() -> None:
     (record,) = RecordBatch(packed(A + b"\x02k\x02v\x02\x02\xff\x02h")).records()
 
     assert record.headers == (("\N{REPLACEMENT CHARACTER}", b"h"),)
 
 
-def test_a_count_that_the_block_cannot_hold_costs_nothing() -> None:
+def test_a_count_beyond_the_block_costs_nothing() -> None:
     data = packed(WHOLE)
     data[57:61] = b"\x7f\xff\xff\xff"
     for read in (RecordBatch(data).records, RecordBatch(data).spans):
@@ -361,12 +361,12 @@ def test_a_count_that_the_block_cannot_hold_costs_nothing() -> None:
     ],
     ids=["nothing", "short header", "magic 1", "magic 0", "too small a length", "negative length"],
 )
-def test_what_cannot_begin_a_batch_is_corrupt(data: bytes) -> None:
+def test_bytes_that_cannot_start_a_batch_are_corrupt(data: bytes) -> None:
     with pytest.raises(CorruptRecordError):
         RecordBatch(data)
 
 
-def test_a_last_batch_that_is_cut_short_anywhere_is_corrupt() -> None:
+def test_a_truncated_last_batch_is_corrupt() -> None:
     data = batch(("a", "1")) + batch(("b", "2"))
     whole = len(batch(("a", "1")))
     for length in range(whole + 1, len(data)):
@@ -374,7 +374,7 @@ def test_a_last_batch_that_is_cut_short_anywhere_is_corrupt() -> None:
             list(batches(data[:length]))
 
 
-def test_every_flipped_bit_that_the_crc_covers_is_noticed() -> None:
+def test_every_flipped_bit_under_the_crc_is_noticed() -> None:
     data = batch(("key", "value"), producer_id=3)
     for at in range(17, len(data)):
         assert not RecordBatch(broken(data, at, flip=1 << (at % 8))).is_crc_valid()
@@ -401,7 +401,7 @@ def test_any_damage_gives_records_or_corrupt_and_nothing_else(fields: Any, codec
 
 @settings(max_examples=size(20, 50), deadline=None)
 @given(fields=FIELDS, codec=st.sampled_from(CODECS), padding=st.integers(0, 20_000))
-def test_spans_and_null_keys_say_what_the_records_say(fields: Any, codec: int, padding: int) -> None:
+def test_spans_and_null_keys_match_the_records(fields: Any, codec: int, padding: int) -> None:
     fields = [*fields, (0, bytes(100), bytes(padding), [])]  # lengths of more than one byte
     read = RecordBatch(build_batch([(100 + 3 * at, *rest) for at, rest in enumerate(fields)], codec=codec))
     payload = read.payload()
@@ -420,7 +420,7 @@ def written(record: Record, of: RecordBatch) -> bytes:
     return bytes(out)
 
 
-def test_spans_lie_back_to_back() -> None:
+def test_spans_are_adjacent() -> None:
     read = RecordBatch(batch(("a", "1"), (None, None)))
 
     assert list(read.spans()) == [
@@ -429,20 +429,20 @@ def test_spans_lie_back_to_back() -> None:
     ]
 
 
-def test_looking_for_null_keys_stops_at_the_limit() -> None:
+def test_the_search_for_null_keys_stops_at_the_limit() -> None:
     payload = RecordBatch(batch(*[(None, "v")] * 50)).payload()
 
     assert null_key_indexes(payload, 50, at_most=3) == [0, 1, 2]
 
 
-def test_a_zero_length_key_is_a_key_and_a_zero_length_value_a_value() -> None:
+def test_an_empty_key_is_a_key_and_an_empty_value_a_value() -> None:
     read = RecordBatch(batch(("", "")))
 
     assert null_key_indexes(read.payload(), 1) == []
     assert [(span.key, span.has_value) for span in read.spans()] == [(b"", True)]
 
 
-def test_a_null_key_in_a_long_form_is_null_to_everyone() -> None:
+def test_every_reader_treats_a_long_null_key_as_null() -> None:
     read = RecordBatch(packed(A + b"\x81\x00\x02v\0"))
 
     assert null_key_indexes(read.payload(), 1) == [0]

@@ -65,7 +65,7 @@ def written(spoken: Any, message: Any) -> bytes:
 
 
 @EACH_API
-def test_a_client_id_is_read_whatever_the_version(api: Api) -> None:
+def test_a_client_id_is_read_in_every_version(api: Api) -> None:
     for version in versions_of(api):
         frame = encode_request(api, version, 7, MARK.decode(), filled(api.request, version, "x"))
         assert parse_request(memoryview(bytearray(frame.replace(MARK, BAD)))[4:]).client_id == READ
@@ -96,13 +96,13 @@ def test_a_client_id_is_read_whatever_the_version(api: Api) -> None:
         ("c3a9ffc3a9", "é�é"),
     ],
 )
-def test_as_many_characters_are_replaced_as_in_java(data: str, text: str) -> None:
+def test_the_number_of_replaced_characters_is_javas(data: str, text: str) -> None:
     """The expected texts are those of `new String(bytes, UTF_8)` in OpenJDK 17."""
     assert java_text(memoryview(bytes.fromhex(data))) == text
 
 
 @pytest.mark.parametrize("size_bytes", [MAX_LENIENT_BYTES, MAX_LENIENT_BYTES + 1])
-def test_a_long_string_has_to_be_utf8(size_bytes: int) -> None:
+def test_a_long_string_must_be_utf8(size_bytes: int) -> None:
     api = APIS[3]
     frame = encode_request(api, 12, 7, "a" * size_bytes, api.request(topics=()))
     damaged = memoryview(bytearray(frame.replace(b"aa", b"a\xff", 1)))[4:]
@@ -116,7 +116,7 @@ def test_a_long_string_has_to_be_utf8(size_bytes: int) -> None:
 @each_case("flexible", [False, True])
 @each_case("size_bytes", [1, LENIENT_ELEMENT_BYTES - 1, LENIENT_ELEMENT_BYTES, 80, MAX_LENIENT_BYTES])
 @each_case("unit", [b"\xff", b"\xed\xa0", b"\xed\xa0\x80", b"a\xff"])
-def test_what_takes_long_to_decode_counts_as_elements(unit: bytes, size_bytes: int, flexible: bool) -> None:
+def test_strings_that_are_slow_to_decode_count_as_elements(unit: bytes, size_bytes: int, flexible: bool) -> None:
     """A request is read at once up to a number of elements: strings that are not UTF-8 take as long as several of these."""
     api, version, rows = APIS[3], 9 if flexible else 4, 20
     piece = (unit * size_bytes)[:size_bytes]

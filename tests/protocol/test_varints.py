@@ -38,7 +38,7 @@ def varint(value: int) -> bytes:
 
 
 @each_case("value, raw", LONG_EXAMPLES)
-def test_values_have_these_bytes(value: int, raw: str) -> None:
+def test_varints_have_the_expected_bytes(value: int, raw: str) -> None:
     assert varint(value).hex() == raw
     assert read_varlong(bytes.fromhex(raw), 0) == (value, len(raw) // 2)
 
@@ -52,20 +52,20 @@ def test_32_bit_values_are_read_from_the_middle_of_a_buffer(value: int, raw: str
 
 @settings(deadline=None)
 @given(st.integers(-(2**63), 2**63 - 1))
-def test_kafka_python_writes_and_reads_the_same(value: int) -> None:
+def test_kafka_python_writes_and_reads_the_same_varints(value: int) -> None:
     assert varint(value) == encode_varint(value)
     assert decode_varint(varint(value)) == read_varlong(encode_varint(value), 0)
 
 
 @each_case("value, raw", LONG_EXAMPLES)
-def test_a_value_cut_short_is_an_index_error(value: int, raw: str) -> None:
+def test_a_truncated_varint_is_an_index_error(value: int, raw: str) -> None:
     for length in range(len(raw) // 2):
         with pytest.raises(IndexError):
             read_varlong(bytes.fromhex(raw)[:length], 0)
 
 
 @pytest.mark.parametrize(("read", "byte_count"), [(read_varint, 5), (read_varlong, 10)])
-def test_a_value_that_does_not_end_in_time_is_corrupt(read, byte_count: int) -> None:  # type: ignore[no-untyped-def]
+def test_an_overlong_varint_is_corrupt(read, byte_count: int) -> None:  # type: ignore[no-untyped-def]
     assert read(b"\x80" * (byte_count - 1) + b"\x00", 0) == (0, byte_count)
     with pytest.raises(CorruptRecordError):
         read(b"\x80" * byte_count + b"\x00", 0)

@@ -177,7 +177,7 @@ ALL_NUMBERS_BYTES = (
         (Batches(batches=(Batch(records=b"rr"),), after=9), 0, FLEXIBLE, "02 00000000 03 7272 00 09 00"),
     ],
 )  # fmt: skip
-def test_these_values_are_these_bytes(value: Any, version: int, flexible: bool, raw: str) -> None:
+def test_values_have_the_expected_bytes(value: Any, version: int, flexible: bool, raw: str) -> None:
     assert write(value, version, flexible=flexible) == bytes.fromhex(raw)
     assert read(type(value), bytes.fromhex(raw), version, flexible=flexible) == value
 
@@ -196,7 +196,7 @@ def test_these_values_are_these_bytes(value: Any, version: int, flexible: bool, 
         (Texts, 0, FLEXIBLE, "8100 8000 01 00 00", Texts()),
     ],
 )
-def test_these_bytes_are_read_though_never_written(
+def test_valid_bytes_that_are_never_written_can_be_read(
     cls: Any, version: int, flexible: bool, raw: str, value: Any
 ) -> None:
     assert read(cls, bytes.fromhex(raw), version, flexible=flexible) == value
@@ -230,7 +230,7 @@ def test_these_bytes_are_read_though_never_written(
         (Batches, 0, OLD, "00000001 00000000 00000003 7272", "cut short"),
     ],
 )
-def test_these_bytes_are_refused(cls: Any, version: int, flexible: bool, raw: str, why: str) -> None:
+def test_invalid_bytes_are_refused(cls: Any, version: int, flexible: bool, raw: str, why: str) -> None:
     with pytest.raises(ProtocolError, match=why):
         read(cls, bytes.fromhex(raw), version, flexible=flexible)
 
@@ -247,7 +247,7 @@ def test_these_bytes_are_refused(cls: Any, version: int, flexible: bool, raw: st
         (Texts(raw=None), 0, FLEXIBLE, "Texts v0"),  # type: ignore[arg-type]
     ],
 )
-def test_a_value_that_does_not_fit_is_our_own_mistake(value: Any, version: int, flexible: bool, why: str) -> None:
+def test_a_value_that_does_not_fit_is_a_programming_error(value: Any, version: int, flexible: bool, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         write(value, version, flexible=flexible)
 
@@ -291,7 +291,7 @@ def test_read_records_are_a_writable_view_into_the_frame() -> None:
 
 
 @pytest.mark.parametrize("flexible", [OLD, FLEXIBLE])
-def test_a_message_of_too_many_elements_is_refused_before_memory_is_spent(flexible: bool) -> None:
+def test_a_message_of_too_many_elements_is_refused_before_memory_is_used(flexible: bool) -> None:
     count = MAX_ELEMENTS + 1
     prefix = uvarint(1) + uvarint(count + 1) if flexible else bytes(4) + count.to_bytes(4, "big")
     raw = prefix + bytes(4 * count)
@@ -307,7 +307,7 @@ def test_a_message_of_too_many_elements_is_refused_before_memory_is_spent(flexib
 
 
 @pytest.mark.parametrize("flexible", [OLD, FLEXIBLE])
-def test_a_long_field_of_bytes_is_refused_and_records_may_be_as_long(flexible: bool) -> None:
+def test_a_long_bytes_field_is_refused_and_long_records_are_accepted(flexible: bool) -> None:
     def raw(count: int) -> bytes:
         return (uvarint(count + 1) if flexible else count.to_bytes(4, "big")) + bytes(count)
 
@@ -326,7 +326,7 @@ def test_elements_are_counted_over_all_arrays_of_a_message() -> None:
         codec(Arrays, 0, False).read(memoryview(numbers + texts), 0)
 
 
-def test_long_arrays_are_packed_as_short_ones_are() -> None:
+def test_long_arrays_are_packed_like_short_ones() -> None:
     for count in (0, 1, 16, 17, 1000):
         value = Arrays(numbers=tuple(range(count)))
         raw = write(value)
@@ -335,12 +335,12 @@ def test_long_arrays_are_packed_as_short_ones_are() -> None:
         assert read(Arrays, raw) == value
 
 
-def test_reading_may_start_anywhere_and_tells_where_it_ended() -> None:
+def test_reading_starts_at_any_position_and_returns_its_end() -> None:
     raw = b"header" + write(Point(x=1, name="p")) + b"next"
     assert codec(Point, 0, False).read(memoryview(raw), 6) == (Point(x=1, name="p"), len(raw) - 4)
 
 
-def test_read_messages_are_as_frozen_and_hashable_as_made_ones() -> None:
+def test_read_messages_are_as_frozen_and_hashable_as_new_ones() -> None:
     made = Arrays(points=(Point(x=1),))
     got = read(Arrays, write(made))
     assert type(got) is Arrays and got == made and hash(got) == hash(made) and repr(got) == repr(made)
@@ -353,7 +353,7 @@ def test_a_codec_is_made_once() -> None:
     assert codec(Point, 0, True) is not codec(Point, 0, False)
 
 
-def test_nobody_waits_for_a_codec_that_another_thread_makes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_thread_waits_for_a_codec_that_another_thread_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """In Python 3.11 `functools.cached_property` would have one lock for all codecs."""
     begun, may_end, made = threading.Event(), threading.Event(), list[str]()
     theirs, ours, compile_ = MessageCodec(Numbers, 0, False), MessageCodec(Texts, 0, False), MessageCodec._compile
@@ -381,7 +381,7 @@ def test_markers_of_different_kinds_are_never_equal() -> None:
     assert [(one, other) for one in kinds for other in kinds if one is not other and one(3) == other(3)] == []
 
 
-def test_annotations_that_make_no_schema_are_refused() -> None:
+def test_annotations_without_a_schema_are_refused() -> None:
     @dataclass
     class Untyped:
         x: int = 0

@@ -18,41 +18,41 @@ LIMIT_S = 5.0
 
 EXPENSIVE = {
     "collects the garbage of the whole test process": (
-        "tests/server/broker/test_supervisor.py::test_a_life_is_gone_when_the_next_one_serves_though_it_was_kept_out_of_collections",
-        "tests/server/broker/test_supervisor.py::test_topics_that_are_made_and_deleted_keep_nothing_out_of_collections",
-        "tests/server/handlers/test_handlers_in_turns.py::test_what_a_large_request_leaves_behind_goes_without_the_collector",
-        "tests/server/network/test_large_requests.py::test_old_objects_are_left_alone_while_large_requests_live",
-        "tests/server/runtime/test_collector.py::test_much_is_looked_at_when_nobody_waits_for_it",
-        "tests/server/runtime/test_collector.py::test_of_much_memory_a_quarter_must_have_come",
-        "tests/server/runtime/test_collector.py::test_old_garbage_goes_after_ten_minutes_unless_it_is_put_off",
-        "tests/server/runtime/test_collector.py::test_old_garbage_goes_when_memory_has_changed_by_much",
-        "tests/server/runtime/test_collector.py::test_what_an_earlier_life_of_the_broker_has_left_goes_with_the_first_look_and_is_given_back",
+        "tests/server/broker/test_supervisor.py::test_an_ended_run_is_freed_before_the_next_serves",
+        "tests/server/broker/test_supervisor.py::test_created_and_deleted_topics_are_not_excluded_from_collections",
+        "tests/server/handlers/test_handlers_in_turns.py::test_objects_of_a_large_request_are_freed_without_the_collector",
+        "tests/server/network/test_large_requests.py::test_old_objects_are_not_collected_while_large_requests_live",
+        "tests/server/runtime/test_collector.py::test_a_large_collection_runs_when_no_client_waits",
+        "tests/server/runtime/test_collector.py::test_a_large_heap_must_grow_by_a_quarter",
+        "tests/server/runtime/test_collector.py::test_old_garbage_is_collected_after_ten_minutes_unless_postponed",
+        "tests/server/runtime/test_collector.py::test_old_garbage_is_collected_after_a_large_change_of_memory",
+        "tests/server/runtime/test_collector.py::test_garbage_of_an_earlier_run_is_freed_by_the_first_check",
     ),
     "starts processes, as a user does": (
-        "tests/server/commands/test_command.py::test_what_coordinators_and_apis_need_is_loaded_before_somebody_needs_one",
-        "tests/server/runtime/test_deferred_free.py::test_the_threads_of_a_brokers_process_share_what_the_c_library_keeps",
-        "tests/server/testing/test_plugin.py::test_what_is_loaded_when_and_how_in_a_process_of_pytests_own",
+        "tests/server/commands/test_command.py::test_modules_of_coordinators_and_apis_are_loaded_ahead",
+        "tests/server/runtime/test_deferred_free.py::test_the_threads_of_a_broker_process_share_malloc_arenas",
+        "tests/server/testing/test_plugin.py::test_server_modules_are_loaded_on_demand_by_pythons_loader",
         "tests/test_blocks.py::test_the_blocks_of",
-        "tests/test_packaging.py::test_a_floor_loads_without_what_it_does_not_stand_on",
+        "tests/test_packaging.py::test_a_floor_loads_only_the_floors_below_it",
     ),
     "goes through many lives or disks": (
         "tests/server/broker/test_server_crashes.py::test_share_states_outlive_a_disk_that_refuses",
-        "tests/server/cluster/test_changes_of_topics.py::test_a_change_is_seen_when_it_is_written_and_not_before",
-        "tests/server/commands/admin/test_stopped.py::test_ctrl_c_at_any_operation_loses_no_record_and_the_next_call_ends_it",
-        "tests/storage/cleaning/test_cleaner_crash.py::test_a_deleted_key_does_not_come_back_with_the_last_segments_of_a_group",
+        "tests/server/cluster/test_changes_of_topics.py::test_a_change_is_visible_exactly_after_its_write",
+        "tests/server/commands/admin/test_stopped.py::test_ctrl_c_at_any_operation_loses_no_record_and_can_be_resumed",
+        "tests/storage/cleaning/test_cleaner_crash.py::test_a_deleted_key_does_not_return_with_a_groups_last_segments",
         "tests/typing/test_every_public_name.py::test_state",
     ),
     "counts each call of a large request": (
         (
             "tests/server/groups/test_group_requests_in_turns.py::"
-            "test_others_have_their_turns_in_the_midst_of_a_large_request_and_no_loop_goes_through_all_of_it_at_once"
+            "test_other_tasks_run_during_large_requests_and_no_loop_covers_them_all"
         ),
-        "tests/server/handlers/test_handlers_in_turns.py::test_describing_log_dirs_frees_nothing_for_partitions_that_are_not_there",
-        "tests/server/handlers/test_handlers_in_turns.py::test_the_longest_stretch_of_a_handler_does_not_grow_with_its_request",
+        "tests/server/handlers/test_handlers_in_turns.py::test_describing_log_dirs_frees_nothing_for_missing_partitions",
+        "tests/server/handlers/test_handlers_in_turns.py::test_the_longest_slice_of_a_handler_does_not_grow_with_its_request",
     ),
     "is as large as a limit": (
-        "tests/pipeline/test_many_segments.py::test_it_is_compacted_verified_and_snapshotted_all_the_same",
-        "tests/server/broker/test_extremes.py::test_every_number_of_a_topic_may_be_as_large_or_small_as_its_option_takes",
+        "tests/pipeline/test_many_segments.py::test_a_log_of_many_segments_is_compacted_verified_and_snapshotted",
+        "tests/server/broker/test_extremes.py::test_every_number_of_a_topic_works_at_its_options_limits",
     ),
 }
 """Tests that may take longer: for each reason, their node ids without parameters."""

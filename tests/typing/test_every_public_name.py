@@ -185,7 +185,7 @@ def test_names(kafka_group_id: str, kafka_topic: str) -> None:
     assert kafka_group_id != kafka_topic
 
 
-def test_who_logs_in() -> None:
+def test_clients_log_in() -> None:
     with ottla.Broker(users={"alice": "secret"}, mechanism="SCRAM-SHA-256") as broker:
         arguments: dict[str, Any] = broker.sasl("alice").kafka_python()
         assert arguments["sasl_mechanism"] == "SCRAM-SHA-256"

@@ -87,20 +87,22 @@ def judge_comparison(suite: Suite, histories: Sequence[History]) -> None:
     recorded = next(each for each in histories if each.theme == "tombstones_before_horizon")
     later = copy.deepcopy(recorded)
     next(step for step in later.steps if step["do"] == "pass")["now"] += 1
-    suite.check("a pass one millisecond late is told", bool(played(later, replay_wire.replay).differences))
+    suite.check("a pass one millisecond late is reported", bool(played(later, replay_wire.replay).differences))
     shorter = copy.deepcopy(recorded)
     del shorter.steps[1]
-    suite.check("a batch left out is told", bool(played(shorter, replay_wire.replay).differences))
+    suite.check("an omitted batch is reported", bool(played(shorter, replay_wire.replay).differences))
 
 
 def judge_transactional_comparison(suite: Suite, histories: Sequence[History]) -> None:
     """Check that the comparison over the wire notices producers of another seed, and another transaction version."""
     other_seed = copy.deepcopy(histories[0])
     other_seed.seed += 1
-    suite.check("other transactions are told", bool(played(other_seed, replay_transactions.replay).differences))
+    suite.check("different transactions are reported", bool(played(other_seed, replay_transactions.replay).differences))
     other_style = copy.deepcopy(next(each for each in histories if each.theme == "new, both"))
     other_style.theme = "old, both"
-    suite.check("epochs that do not go up are told", bool(played(other_style, replay_transactions.replay).differences))
+    suite.check(
+        "epochs that do not increase are reported", bool(played(other_style, replay_transactions.replay).differences)
+    )
 
 
 if __name__ == "__main__":

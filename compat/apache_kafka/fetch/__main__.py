@@ -118,7 +118,7 @@ def compare(suite: Suite, name: str, asks: Iterable[Ask], both: Both) -> None:
     suite.check(f"{name}: after the same time", count["other times"] == 0, spread(differences_ms))
     if count["on purpose"]:
         suite.check(
-            f"{name}: behind the last stable offset only Ottla waits",
+            f"{name}: only Ottla waits after the last stable offset",
             count["of them later"] > 0,
             f"{count['of them later']} of {count['on purpose']}",
         )

@@ -184,7 +184,7 @@ class Chain:
             partition: (min(offset for offset in self.ledger.visible[partition] if offset >= start), {1})
             for partition in range(PARTITIONS)
         }
-        self.suite.equal(f"{what}: a group that was moved begins there, all counts anew", wanted, first)
+        self.suite.equal(f"{what}: a moved group starts there with new counts", wanted, first)
 
     def have_some(self, broker: BrokerProcess, group: str, rng: random.Random) -> Held:
         """Have a member join, acquire all records, acknowledge some and leave; return the records that it got first."""
@@ -209,7 +209,9 @@ class Chain:
         assert self.member is not None
         # Each broker hashes the topics differently: a broker that takes a group over assigns again, once.
         goes_on = one.epoch - self.member.epoch in (0, 1)
-        self.suite.check(f"{what}: the member goes on in its epoch", goes_on, f"{self.member.epoch}, then {one.epoch}")
+        self.suite.check(
+            f"{what}: the member continues in its epoch", goes_on, f"{self.member.epoch}, then {one.epoch}"
+        )
         work.take_all(one, held)
         judge_deliveries(self.suite, what, MAIN, held, self.states, self.ledger.visible, self.ledger.done)
         return one
@@ -264,7 +266,7 @@ class Chain:
             self.states |= found
             self.count_variety(entries, found)
         self.suite.check(
-            f"{what}: kafka-dump-log and ottla dump-log tell the same",
+            f"{what}: kafka-dump-log and ottla dump-log print the same",
             not differences,
             differences[:1] or f"{count} records",
         )

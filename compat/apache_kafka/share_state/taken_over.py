@@ -122,7 +122,7 @@ def judge_deliveries(
     detail = (
         f"{sum(map(len, given.values()))} records, {again} of them more than once" if same else (dict(wanted), given)
     )
-    suite.check(f"{what}: what is not done comes, with the count behind its last", same, detail)
+    suite.check(f"{what}: unfinished records return with the next delivery count", same, detail)
     twice = {part: sorted(set(counts) & done[group, part]) for part, counts in held.items()}
     count = sum(len(offsets) for (of, _), offsets in done.items() if of == group)
     suite.check(

@@ -140,7 +140,7 @@ def judge_compaction(suite: Suite, data: Path, before: Path, folder: Path, seen:
     topic, path = ("--topic", fill.LAGGING), str(data)
     held_back = ottla_spark("compact", path, *topic)
     outcomes = {each["outcome"] for each in held_back.result.get("partitions", ())}
-    suite.equal("compact minds the lag that stands in Apache Kafka's metadata", {"nothing to do"}, outcomes)
+    suite.equal("compact respects the lag in Apache Kafka's metadata", {"nothing to do"}, outcomes)
     ran = ottla_spark("compact", path, *topic, *NO_LAG, "--install")
     partitions = ran.result.get("partitions", ())
     outcomes = {each["outcome"] for each in partitions}
@@ -181,7 +181,7 @@ def judge_served(suite: Suite, kafka: ApacheKafkaProcess, seen: Seen) -> Seen:
     grown = consumed(kafka.bootstrap)["read_committed"]
     for place in fill.places(fill.LAGGING):
         more = len(grown[place]) - len(served["read_committed"][place])
-        suite.equal(f"Apache Kafka goes on with {place[0]}-{place[1]}", 110, more)
+        suite.equal(f"Apache Kafka continues with {place[0]}-{place[1]}", 110, more)
     return served
 
 

@@ -39,7 +39,7 @@ def at(partition: int, offset: int, key: str, n: int | None, time_s: int | None 
     return Change(partition, offset, key, None if n is None else {"n": n}, time_s)
 
 
-def test_a_feed_in_pieces_with_replays_is_what_its_newest_records_say(spark: SparkSession, tmp_path: Path) -> None:
+def test_batches_with_replays_give_the_newest_records(spark: SparkSession, tmp_path: Path) -> None:
     rng = random.Random(20261125)
     feed = [
         at(key % 3, offset, f"k{key}", rng.choice([None, offset])) for offset in range(60) for key in [rng.randrange(9)]
@@ -62,9 +62,7 @@ def test_a_feed_in_pieces_with_replays_is_what_its_newest_records_say(spark: Spa
     }
 
 
-def test_an_upsert_that_comes_again_after_the_deletion_does_not_bring_the_row_back(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_repeated_upsert_after_the_deletion_does_not_restore_the_row(spark: SparkSession, tmp_path: Path) -> None:
     upsert, deletion = at(0, 0, "a", 1), at(0, 1, "a", None)
     made = applier(spark, job(tmp_path))
     for number, changes in enumerate(size([[upsert, deletion]], [[upsert], [deletion]])):
@@ -74,7 +72,7 @@ def test_an_upsert_that_comes_again_after_the_deletion_does_not_bring_the_row_ba
         assert rows(made, spark) == {}
 
 
-def test_where_the_partitions_have_grown_time_decides_between_them(spark: SparkSession, tmp_path: Path) -> None:
+def test_for_grown_partitions_the_timestamp_decides(spark: SparkSession, tmp_path: Path) -> None:
     made = applier(spark, job(tmp_path, keeps_deleted=True))
     made(
         batch(spark, [at(0, 900, "a", 1, 10), at(5, 3, "a", 2, 20), at(0, 901, "b", 1, 10), at(5, 4, "b", None, 10)]), 0
@@ -89,7 +87,7 @@ def test_where_the_partitions_have_grown_time_decides_between_them(spark: SparkS
     assert found == {"a": (2, False), "b": (4, False)}
 
 
-def test_what_cannot_be_decoded_fails_or_is_put_aside_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_undecodable_records_fail_the_batch_or_are_set_aside_once(spark: SparkSession, tmp_path: Path) -> None:
     feed = [
         at(0, 0, "a", 1),
         Change(0, 1, "a", b"{"),
@@ -121,7 +119,7 @@ def test_what_cannot_be_decoded_fails_or_is_put_aside_once(spark: SparkSession, 
     assert made.aside.read(spark).count() == 5
 
 
-def test_keys_of_several_columns_and_values_with_the_same_names(spark: SparkSession, tmp_path: Path) -> None:
+def test_keys_may_have_several_columns_and_values_the_same_names(spark: SparkSession, tmp_path: Path) -> None:
     key = FormatSpec("json", "key", schema="shop STRING, id INT")
     value = FormatSpec("json", "value", schema="ID STRING, n BIGINT")
     made = applier(spark, job(tmp_path, key=key, value=value))
@@ -155,7 +153,7 @@ def test_columns_that_the_table_lacks_are_refused_or_added(spark: SparkSession, 
     assert known.value.fields.names == ["n", "city"], "JSON has the table's columns where no schema is given"
 
 
-def test_of_two_at_once_the_second_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_second_of_two_concurrent_appliers_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     one, other = applier(spark, job(tmp_path)), applier(spark, job(tmp_path))
     one(batch(spark, [at(0, 0, "a", 1)]), 0)
     other(batch(spark, [at(0, 0, "a", 1), at(0, 1, "b", 2)]), 0)
@@ -169,7 +167,7 @@ def test_of_two_at_once_the_second_is_refused(spark: SparkSession, tmp_path: Pat
     assert rows(one, spark) == {"a": 1, "b": 2}
 
 
-def test_a_table_that_is_not_there_is_made_only_when_asked(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_missing_table_is_created_only_on_request(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"expected a table, found none .--create makes it"):
         applier(spark, job(tmp_path, creates=False))
     (tmp_path / "table").mkdir()
@@ -194,12 +192,12 @@ def test_a_table_that_is_not_there_is_made_only_when_asked(spark: SparkSession, 
         ("n INT, N STRING", "column N: expected it once, found it twice"),
     ],
 )
-def test_a_column_that_is_there_already_is_refused(spark: SparkSession, tmp_path: Path, schema: str, said: str) -> None:
+def test_an_existing_column_name_is_refused(spark: SparkSession, tmp_path: Path, schema: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         applier(spark, job(tmp_path, value=FormatSpec("json", "value", schema=schema)))
 
 
-def test_a_topic_that_was_made_anew_wins_over_all_rows(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_recreated_topic_replaces_all_rows(spark: SparkSession, tmp_path: Path) -> None:
     made = applier(spark, job(tmp_path))
     made(batch(spark, [at(0, 500, "a", 1), at(0, 501, "b", 1)]), 0)
     again = applier(spark, job(tmp_path))
@@ -211,7 +209,7 @@ def test_a_topic_that_was_made_anew_wins_over_all_rows(spark: SparkSession, tmp_
     assert again.state(spark).offsets == {0: 2}
 
 
-def test_other_formats_of_keys_and_values(spark: SparkSession, tmp_path: Path) -> None:
+def test_keys_and_values_may_have_other_formats(spark: SparkSession, tmp_path: Path) -> None:
     key = FormatSpec("string", "key", schema="id BIGINT")
     made = applier(spark, job(tmp_path, key=key, value=FormatSpec("binary", "value")))
     made(batch(spark, [Change(0, 0, "7", b"\x00\xff"), Change(0, 1, "8", b"")]), 0)
@@ -221,7 +219,7 @@ def test_other_formats_of_keys_and_values(spark: SparkSession, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("calls", size([1], [0, 1, 2]))
-def test_a_topic_made_again_between_two_batches_ends_the_stream_before_its_records_count(
+def test_a_topic_recreated_between_two_batches_ends_the_stream_before_applying_records(
     spark: SparkSession, tmp_path: Path, calls: int
 ) -> None:
     ids = chain(["id-1"] * (1 + calls), repeat("id-2"))
@@ -237,7 +235,7 @@ def test_a_topic_made_again_between_two_batches_ends_the_stream_before_its_recor
             applier(spark, job(tmp_path), lambda: "id-2", "id-2")
 
 
-def test_a_stream_of_your_own_says_where_its_topic_is(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_custom_stream_names_its_topic(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"applier: expected kafka=.*bootstrap.servers.* or data_dir="):
         jobs.applier(spark, topic=TOPIC, table=str(tmp_path / "table"), table_format="parquet", creates=True)
     with pytest.raises(UsageError, match=r"applier: topic_made_anew: run jobs\.apply with it once"):

@@ -92,7 +92,7 @@ def test_json_texts(spark: SparkSession) -> None:
     assert {text: why or row for text, (row, why) in zip(JSON_TEXTS, found, strict=True)} == JSON_TEXTS
 
 
-def test_the_same_behind_a_frame(spark: SparkSession) -> None:
+def test_framed_json_decodes_like_json(spark: SparkSession) -> None:
     made = JsonFormat(ddl("city STRING, orders BIGINT"), FormatSpec("json", "value", is_framed=True))
     texts = [FRAME + text for text in JSON_TEXTS]
     found = decoded(spark, made, texts)
@@ -104,7 +104,7 @@ def test_the_same_behind_a_frame(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("kind", [TextFormat, BinaryFormat])
-def test_a_framing_that_a_format_does_not_have_is_refused(kind: type[TextFormat | BinaryFormat]) -> None:
+def test_an_unsupported_framing_is_refused(kind: type[TextFormat | BinaryFormat]) -> None:
     with pytest.raises(
         UsageError, match="--value-framing confluent: expected with avro, protobuf or json, found with x"
     ):
@@ -124,7 +124,7 @@ def strict_json(text: bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def test_damaged_json_is_what_a_strict_parser_says(spark: SparkSession) -> None:
+def test_damaged_json_is_refused_as_by_a_strict_parser(spark: SparkSession) -> None:
     rng = random.Random(SEED)
     pieces = [
         b"{",
@@ -204,7 +204,7 @@ def test_two_text_keys_are_never_one_row(spark: SparkSession, kind: str) -> None
     assert together == {}
 
 
-def test_why_a_text_key_is_undecodable_and_a_text_value_is_not(spark: SparkSession) -> None:
+def test_undecodable_text_keys_are_reported_and_text_values_accepted(spark: SparkSession) -> None:
     schema = "id BIGINT"
     found = decoded(spark, TextFormat(FormatSpec("string", "key", schema=schema)), [b"07", b"x", b"\xff", b"7"])
     assert [why for _, why in found] == [
@@ -239,7 +239,7 @@ def test_json_keys_that_differ_in_another_field_are_never_one_row(spark: SparkSe
 @pytest.mark.parametrize(
     "kind", ["STRUCT<a: INT>", "ARRAY<INT>", "MAP<STRING, INT>", "DOUBLE", "DECIMAL(5,2)", "DATE", "BINARY"]
 )
-def test_a_type_that_makes_one_row_of_several_json_keys_is_refused(kind: str) -> None:
+def test_a_type_that_merges_several_json_keys_into_one_row_is_refused(kind: str) -> None:
     with pytest.raises(UsageError, match="--key-schema: column id: expected STRING, BOOLEAN or an integer type"):
         JsonFormat(ddl(f"id {kind}"), KEYS)
 

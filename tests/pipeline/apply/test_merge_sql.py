@@ -23,7 +23,7 @@ def test_a_deletion_deletes_and_an_older_record_changes_nothing() -> None:
     assert len(lines) == 4
 
 
-def test_where_deleted_rows_are_kept_a_deletion_is_a_row() -> None:
+def test_with_kept_deletions_a_deletion_is_a_row() -> None:
     text = merge("t", "v", Columns(["a", "b"], ["city"], keeps_deleted=True))
     assert "DELETE\n" not in text and "t.`a` = s.`a` AND t.`b` = s.`b`" in text
     assert "t.`kafka_deleted` = s.`kafka_deleted`" in text

@@ -31,7 +31,7 @@ def job(path: Path, **options: Any) -> ApplyJob:
     )
 
 
-def test_an_interrupt_ends_a_stream_that_stays_without_a_word(
+def test_an_interrupt_ends_a_continuous_stream_silently(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     stored_topic(tmp_path)
@@ -52,9 +52,7 @@ def test_an_interrupt_ends_a_stream_that_stays_without_a_word(
         assert (again.batches, again.records) == (0, 0)
 
 
-def test_a_topic_deleted_and_created_again_under_a_stream_that_stays_ends_it(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_topic_recreated_under_a_continuous_stream_ends_it(spark: SparkSession, tmp_path: Path) -> None:
     data_dir = stored_topic(tmp_path, topic_id=bytes([2] * 16))
 
     def created_again(line: str) -> None:

@@ -97,14 +97,16 @@ def test_schemas_are_found_by_id_and_by_subject(address: str) -> None:
         (11, PipelineError, "expected an object with `schema`"),
     ],
 )
-def test_what_is_no_schema_is_one_line(address: str, schema_id: int, kind: type[PipelineError], said: str) -> None:
+def test_an_invalid_schema_is_reported_in_one_line(
+    address: str, schema_id: int, kind: type[PipelineError], said: str
+) -> None:
     with pytest.raises(kind, match=said) as refused:
         registry(f"http://me:hush%21@{address}").by_id(schema_id)
     assert type(refused.value) is kind
     assert "hush" not in str(refused.value)
 
 
-def test_the_user_of_the_environment_is_the_one_that_the_url_lacks(address: str) -> None:
+def test_the_environments_user_is_added_to_a_url_without_one(address: str) -> None:
     assert registry(f"http://{address}", {USER: "me:hush!"}).by_id(7) == SCHEMA
     assert registry(f"http://me:hush%21@{address}", {USER: "you:x"}).by_id(7) == SCHEMA
     with pytest.raises(UsageError, match=r"^OTTLA_REGISTRY_USER: expected USER:PASSWORD, found no colon$"):
@@ -142,13 +144,13 @@ def test_no_redirect_takes_a_password_to_another_server(address: str, to: str) -
 
 
 @pytest.mark.parametrize("place", ["http://me:hush@[x", "http://me:hush@x:y/", "htps://me:hush@x"])
-def test_what_is_no_url_is_told_without_its_password(place: str) -> None:
+def test_an_invalid_url_is_reported_without_its_password(place: str) -> None:
     with pytest.raises(UsageError, match="--registry: expected http") as refused:
         registry(place)
     assert "hush" not in str(refused.value)
 
 
-def test_a_registry_that_is_down_or_wants_a_password(address: str) -> None:
+def test_an_unreachable_registry_or_a_missing_password_is_reported(address: str) -> None:
     with pytest.raises(
         UsageError, match="401 Unauthorized: expected OTTLA_REGISTRY_USER=USER:PASSWORD in the environment"
     ):

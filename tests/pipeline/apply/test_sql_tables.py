@@ -45,12 +45,12 @@ HISTORY = [
 ]
 
 
-def test_states_stand_in_the_metadata_of_commits_and_others_commits_between_them() -> None:
+def test_states_are_in_commit_metadata_among_foreign_commits() -> None:
     assert list(states_of_history(HISTORY)) == [THREE, TWO, ONE]
 
 
 @pytest.mark.parametrize("parameters", [{"version": "2"}, {"version": "null", "timestamp": "2026-11-25 10:00:03"}])
-def test_what_restore_took_back_does_not_count_and_its_numbers_are_used_up(parameters: dict[str, str]) -> None:
+def test_states_undone_by_restore_are_ignored_and_their_numbers_not_reused(parameters: dict[str, str]) -> None:
     found = list(states_of_history([row(5, "RESTORE", parameters=parameters), *HISTORY]))
     assert [each.id for each in found] == ["s2", "s1"]
     assert {each.generation for each in found} == {"restored-5"}, "Delta would skip sequence 3 of the old generation"
@@ -61,7 +61,7 @@ def test_what_restore_took_back_does_not_count_and_its_numbers_are_used_up(param
     assert (stands, is_chain) == (after, True)
 
 
-def test_a_table_that_was_made_anew_has_none_of_the_old_states() -> None:
+def test_a_recreated_table_has_none_of_the_old_states() -> None:
     assert list(states_of_history([row(6, "CREATE OR REPLACE TABLE"), *HISTORY])) == []
 
 
@@ -83,12 +83,12 @@ def test_names_of_tables(kind: str, name: str, sql: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "name"), [("iceberg", "customers"), ("delta", "a b"), ("delta", "a;b"), ("delta", ""), ("hudi", "x")]
 )
-def test_what_is_no_name_is_refused(kind: str, name: str) -> None:
+def test_an_invalid_name_is_refused(kind: str, name: str) -> None:
     with pytest.raises(UsageError, match="expected"):
         table(kind, name)
 
 
-def test_missing_jars_are_named_with_the_option_that_brings_them() -> None:
+def test_missing_jars_are_reported_with_the_option_that_adds_them() -> None:
     assert advice(["kafka"], "4.2.0") == (
         "the jar of kafka is missing: --conf spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
     )
@@ -99,12 +99,12 @@ def test_missing_jars_are_named_with_the_option_that_brings_them() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(PACKAGES))
-def test_a_session_without_a_jar_is_told_so(spark: SparkSession, name: str) -> None:
+def test_a_session_without_a_jar_is_reported(spark: SparkSession, name: str) -> None:
     with pytest.raises(UsageError, match=f"the jar of {name} is missing"):
         check_packages(spark, [name])
 
 
 @pytest.mark.parametrize("name", ["customers", "shop.customers", "spark_catalog.shop.customers"])
-def test_a_delta_table_that_would_end_with_the_session_is_not_made(spark: SparkSession, name: str) -> None:
+def test_a_temporary_delta_table_is_not_created(spark: SparkSession, name: str) -> None:
     with pytest.raises(UsageError, match=f"expected a path such as ./{name}, or a catalog that outlives the session"):
         DeltaTable(name).create(spark, ddl("n INT"))

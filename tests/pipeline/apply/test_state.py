@@ -12,14 +12,14 @@ from ottla.pipeline.apply.state import AppliedState, standing
 FIRST = AppliedState.first("s0", "orders", "id-1", {})
 
 
-def test_a_state_survives_its_text_and_other_metadata_is_none() -> None:
+def test_a_state_reads_back_from_its_text_and_foreign_metadata_is_ignored() -> None:
     state = FIRST.after("s1", {3: 70, 0: 12}, topic_id="id-1")
     assert AppliedState.from_json(state.to_json()) == state
     for text in (None, "", "by hand", "7", "[]", '{"ottla.apply": 7}', '{"ottla.apply": {"id": "x"}}', '{"other": {}}'):
         assert AppliedState.from_json(text) is None, text
 
 
-def test_offsets_never_go_back_and_partitions_stay() -> None:
+def test_offsets_never_decrease_and_partitions_stay() -> None:
     state = FIRST.after("s1", {0: 10, 1: 5}).after("s2", {0: 7, 2: 1})
     assert state.offsets == {0: 10, 1: 5, 2: 1}
     assert (state.base, state.sequence, state.generation) == ("s1", 2, "s0")
@@ -27,7 +27,7 @@ def test_offsets_never_go_back_and_partitions_stay() -> None:
     assert (anew.offsets, anew.topic_id, anew.base, anew.sequence) == ({}, "id-2", "s2", 3)
 
 
-def test_of_one_chain_the_newest_stands() -> None:
+def test_the_newest_state_of_a_chain_is_current() -> None:
     one = FIRST.after("s1", {0: 1})
     two = one.after("s2", {0: 2})
     assert standing([]) == (None, True)
@@ -36,7 +36,7 @@ def test_of_one_chain_the_newest_stands() -> None:
     assert standing([two, two, one]) == (two, True), "a commit of another kind may repeat a state"
 
 
-def test_where_two_were_at_work_the_table_stands_at_what_both_were_built_upon() -> None:
+def test_two_concurrent_writers_leave_the_table_at_their_common_ancestor() -> None:
     base = FIRST.after("base", {0: 5})
     theirs = base.after("a1", {0: 6}).after("a2", {0: 8})
     ours = base.after("b1", {0: 6})
@@ -47,7 +47,7 @@ def test_where_two_were_at_work_the_table_stands_at_what_both_were_built_upon() 
     assert standing([healed, ours, theirs, base]) == (healed, True), "who goes on from there ends the matter"
 
 
-def test_of_two_first_states_nothing_is_taken_for_granted() -> None:
+def test_two_first_states_leave_no_confirmed_offsets() -> None:
     a, b = (AppliedState.first(name, "orders", None, {}).after(f"{name}1", {0: 4}) for name in "ab")
     found, is_chain = standing([b, a])
     assert found is not None
@@ -79,7 +79,7 @@ class ModelTable:
 
 
 @given(seed=st.integers(0, 2**32))
-def test_after_any_two_writers_one_more_run_makes_the_table_what_the_topic_says(seed: int) -> None:
+def test_after_any_two_writers_one_more_run_gives_the_topics_content(seed: int) -> None:
     rng = random.Random(seed)
     log = [(at, rng.choice("abc"), rng.choice([None, f"v{at}"])) for at in range(rng.randrange(2, 25))]
     table = ModelTable()

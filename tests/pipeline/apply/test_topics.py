@@ -23,7 +23,7 @@ def test_partitions_without_an_offset_are_read_from_their_beginning() -> None:
     ("span", "said", "start"),
     [((600, 900), "found them only from offset 600 on", 600), ((0, 300), "found the log's end at offset 300", 300)],
 )
-def test_what_is_lost_is_refused_or_given_up(span: tuple[int, int], said: str, start: int) -> None:
+def test_lost_records_are_refused_or_skipped(span: tuple[int, int], said: str, start: int) -> None:
     now = TopicNow("orders", "id-1", {0: span})
     with pytest.raises(SourceChangedError, match=f"orders-0: .*{said} .--take-losses"):
         starting_offsets(now, STATE, takes_losses=False)
@@ -40,7 +40,7 @@ def test_a_topic_of_another_id_is_another_topic() -> None:
     assert starting_offsets(now, anew, takes_losses=False) == {0: -2}
 
 
-def test_a_broker_that_nobody_reaches_and_no_address_are_one_line() -> None:
+def test_an_unreachable_broker_and_an_invalid_address_are_one_line() -> None:
     with pytest.raises(
         PipelineError,
         match=r"no broker answers at 127\.0\.0\.1:1: ",
@@ -51,5 +51,5 @@ def test_a_broker_that_nobody_reaches_and_no_address_are_one_line() -> None:
         check_that_somebody_is_there("localhost")
 
 
-def test_an_end_that_is_not_known_loses_nothing() -> None:
+def test_an_unknown_end_loses_nothing() -> None:
     assert starting_offsets(TopicNow("orders", None, {0: (0, None)}), STATE, takes_losses=False) == {0: 500}

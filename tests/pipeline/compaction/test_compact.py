@@ -107,7 +107,7 @@ def plan_of_two_segments(directory: Path) -> CompactionPlan:
     return plans[0]
 
 
-def test_a_dry_run_says_what_would_go_and_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_dry_run_reports_removals_and_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     plan = plan_of_two_segments(tmp_path)
     (preview,) = dry_run(spark, plan)
     assert [path.name for path in Path(plan.staging).iterdir()] == ["plan.json"]
@@ -115,7 +115,7 @@ def test_a_dry_run_says_what_would_go_and_writes_nothing(spark: SparkSession, tm
     assert preview == replace(result, files={}) and result.removed["superseded"] == 1
 
 
-def test_a_damaged_batch_ends_the_job_with_its_place(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_damaged_batch_ends_the_job_with_its_position(spark: SparkSession, tmp_path: Path) -> None:
     plan = plan_of_two_segments(tmp_path)
     log = Path(plan.directory, "00000000000000000002.log")
     data = bytearray(log.read_bytes())
@@ -127,7 +127,7 @@ def test_a_damaged_batch_ends_the_job_with_its_place(spark: SparkSession, tmp_pa
         compact(spark, plan)
 
 
-def test_a_segment_that_is_not_the_planned_one_ends_the_job(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_segment_that_differs_from_the_plan_ends_the_job(spark: SparkSession, tmp_path: Path) -> None:
     plan = plan_of_two_segments(tmp_path)
     log = Path(plan.directory, "00000000000000000002.log")
     log.unlink()

@@ -15,7 +15,7 @@ pytest.importorskip("numpy")
 from ottla.pipeline.compaction.group_results import GroupResult
 from ottla.pipeline.compaction.plan import CompactionPlan
 from ottla.pipeline.compaction.staging import group_directory
-from support.cleaner.cleaner_history import random_history, what_differs
+from support.cleaner.cleaner_history import describe_failure, random_history
 from support.disk.crash_files import CrashFiles
 from support.pipeline.compaction_pair import CompactionPair, run_locally
 from support.sizes import size
@@ -31,7 +31,7 @@ def test_the_pipelines_output_is_the_servers_byte_for_byte() -> None:
         try:
             met += random_history(name).run(CompactionPair).met
         except Exception:  # noqa: BLE001 -- whatever it is, it is the finding
-            pytest.fail(what_differs(name, CompactionPair))
+            pytest.fail(describe_failure(name, CompactionPair))
     # A change that makes the histories less varied must fail here.
     assert not {what for what in EVERYTHING if met[what] < size(1, 3)}
 
@@ -44,7 +44,7 @@ EVERYTHING = {
 }
 
 
-def test_the_comparison_sees_a_byte_that_differs() -> None:
+def test_the_comparison_notices_a_different_byte() -> None:
     class Careless(CompactionPair):
         @staticmethod
         def compact(plan: CompactionPlan, files: CrashFiles) -> Sequence[GroupResult]:
@@ -60,7 +60,7 @@ def test_the_comparison_sees_a_byte_that_differs() -> None:
         pair.compare(None)
 
 
-def test_a_tombstone_gets_its_horizon_in_one_pass_and_goes_in_another() -> None:
+def test_a_tombstone_gets_its_horizon_in_one_pass_and_is_removed_later() -> None:
     pair = CompactionPair(delete_retention_ms=300)
     for pairs, ms in (([(b"a", b"1")], 0), ([(b"a", None)], 0), ([(b"b", b"1")], 299), ([(b"b", b"2")], 1)):
         pair.write(pairs)

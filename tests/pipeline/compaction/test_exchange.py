@@ -75,14 +75,14 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_of_a_keys_entries_all_but_the_last_are_superseded(case: str) -> None:
+def test_all_entries_of_a_key_except_the_last_are_superseded(case: str) -> None:
     blobs, expected = CASES[case]
     for seed in range(3):
         random.Random(seed).shuffle(blobs)
         assert {source: sorted(numbers) for source, numbers in superseded(blobs)} == expected
 
 
-def test_bitmaps_are_put_together_at_any_bit() -> None:
+def test_bitmaps_are_joined_at_any_bit() -> None:
     rng = random.Random(1)
     for _ in range(200):
         parts = [[rng.randrange(2) for _ in range(rng.choice((0, 1, 63, 64, 65, 130)))] for _ in range(4)]
@@ -104,7 +104,7 @@ def test_bitmaps_are_put_together_at_any_bit() -> None:
         assert list(table.are_set(everyone)) == [bool(bit) for bit in expected]
 
 
-def test_a_segments_bits_are_read_as_they_were_written() -> None:
+def test_a_segments_bitmaps_read_back_as_written() -> None:
     bits = SegmentBits(70, 3, np.array([5, 1], np.uint64), np.array([2, 0], np.uint64), np.array([1, 9], np.uint32))
     again = SegmentBits.from_bytes(bits.to_bytes())
     assert (again.numbered, again.keyless) == (70, 3)
@@ -122,7 +122,7 @@ def planned() -> tuple[CrashFiles, CompactionPlan]:
 
 
 @pytest.mark.parametrize("held_bytes", [BUCKET_BYTES, 32])
-def test_what_is_superseded_does_not_depend_on_buckets(held_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_superseded_entries_do_not_depend_on_the_buckets(held_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The superseded entries also do not depend on which of the finer buckets go to disk."""
     monkeypatch.setattr(exchange, "BUCKET_BYTES", held_bytes)
     files, plan = planned()
@@ -149,7 +149,7 @@ def test_there_are_more_buckets_for_more_records() -> None:
     assert buckets_of(replace(plan, sources=(source,))) == (477, 1)
 
 
-def test_damage_is_refused_with_its_place() -> None:
+def test_damage_is_refused_with_its_position() -> None:
     files, plan = planned()
     path = paths.log_path(plan.directory, 10)
     data = bytearray(files.snapshot()[path])
@@ -169,7 +169,7 @@ def test_damage_is_refused_with_its_place() -> None:
         assert str(raised.value).startswith(text), str(raised.value)
 
 
-def test_another_segment_than_the_planned_one_is_refused() -> None:
+def test_a_segment_that_differs_from_the_plan_is_refused() -> None:
     files, plan = planned()
     path = paths.log_path(plan.directory, 10)
     other = replace(plan, sources=(plan.sources[0], replace(plan.sources[1], headers_crc=1)))
@@ -183,7 +183,7 @@ def test_another_segment_than_the_planned_one_is_refused() -> None:
         list(scan_source(plan, 1, files, buckets=1))
 
 
-def test_workers_that_hash_keys_in_different_ways_do_not_mix() -> None:
+def test_workers_with_different_key_hashes_are_refused() -> None:
     files, plan = planned()
     with pytest.raises(UsageError, match="the plan needs keys hashed with another"):
         list(scan_source(replace(plan, key_hash="another"), 0, files, buckets=1))

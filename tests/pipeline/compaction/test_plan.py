@@ -42,7 +42,7 @@ def plan_of(log: Log, checkpoint: int | None = None) -> CompactionPlan:
     return make_plan(stored(log), data_dir="/data", checkpoint=checkpoint, now_ms=NOW_MS, secret=SECRET)
 
 
-def test_a_plan_carries_what_the_cleaner_knows_of_transactions_where_each_segment_begins() -> None:
+def test_a_plan_carries_the_cleaners_transactions_at_each_segments_start() -> None:
     plan = plan_of(log_with_transactions())
     aborted = AbortedTxn(1, 0, 2, 1)
     assert [source.transactions for source in plan.sources] == [
@@ -57,14 +57,14 @@ def test_a_plan_carries_what_the_cleaner_knows_of_transactions_where_each_segmen
     assert plan.groups == ((0, 1, 2),)
 
 
-def test_a_plan_is_read_as_it_was_written() -> None:
+def test_a_plan_reads_back_as_written() -> None:
     plan = plan_of(log_with_transactions())
     again = CompactionPlan.from_json(plan.to_json())
     assert again == plan
     assert again.plan_id == plan.plan_id
 
 
-def test_all_that_a_plan_says_is_in_its_id() -> None:
+def test_every_field_of_a_plan_is_part_of_its_id() -> None:
     plan = plan_of(log_with_transactions())
     others = [
         replace(plan, now_ms=plan.now_ms + 1),
@@ -76,7 +76,7 @@ def test_all_that_a_plan_says_is_in_its_id() -> None:
     assert len({each.plan_id for each in (plan, *others)}) == 6
 
 
-def test_nothing_dirty_makes_a_plan_without_sources() -> None:
+def test_a_clean_log_gives_a_plan_without_sources() -> None:
     log = log_with_transactions()
     assert plan_of(log, checkpoint=6).sources == ()
     assert plan_of(log, checkpoint=5).sources != ()
@@ -87,7 +87,7 @@ def test_a_topic_that_is_not_compacted_is_refused() -> None:
         plan_of(make_log(cleanup_policy=("delete",)))
 
 
-def test_a_segment_whose_offsets_do_not_rise_is_refused_with_its_place() -> None:
+def test_a_segment_with_decreasing_offsets_is_refused_with_its_position() -> None:
     log = log_with_transactions()
     path = paths.log_path(log.directory, 2)
     first = log.segments.first
@@ -99,7 +99,7 @@ def test_a_segment_whose_offsets_do_not_rise_is_refused_with_its_place() -> None
     assert str(raised.value).startswith(f"{path}, byte {size_bytes}, offset 0: expected offsets from 4 on")
 
 
-def test_a_segment_that_reaches_into_the_next_is_refused_with_its_place() -> None:
+def test_a_segment_that_overlaps_the_next_is_refused_with_its_position() -> None:
     log = log_with_transactions()
     assert isinstance(log.files, CrashFiles)
     path = paths.log_path(log.directory, 2)
@@ -125,7 +125,7 @@ def saved() -> tuple[CrashFiles, CompactionPlan]:
     return log.files, plan
 
 
-def test_a_plan_lies_beside_the_data_directory_and_is_pending_until_it_is_gone() -> None:
+def test_a_plan_next_to_the_data_directory_is_pending_until_its_removal() -> None:
     files, plan = saved()
     assert plan.staging == f"/data.ottla-pipeline/{plan.plan_id}"
     assert load_plan(files, plan.staging) == plan
@@ -149,7 +149,7 @@ def test_a_plan_is_saved_once() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1}', '{"version": 2, "secret": "x"}'])
-def test_what_is_no_plan_is_refused(text: str) -> None:
+def test_an_invalid_plan_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="plan"):
         CompactionPlan.from_json(text)
 
@@ -161,7 +161,7 @@ def test_a_plan_under_another_name_is_refused() -> None:
         pending_plans(files, "/data")
 
 
-def test_segments_that_have_changed_since_the_plan_are_found() -> None:
+def test_segments_changed_since_the_plan_are_found() -> None:
     files, plan = saved()
     check_sources(files, plan)
     path = paths.log_path(plan.directory, 2)

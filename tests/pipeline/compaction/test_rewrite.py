@@ -36,7 +36,7 @@ def planned() -> tuple[CrashFiles, CompactionPlan]:
     return log.files, plan
 
 
-def test_a_result_says_what_was_done() -> None:
+def test_a_result_reports_counts_and_files() -> None:
     files, plan = planned()
     first, second = compact_locally(plan, source_files=files, files=files)
     assert (first.records_read, first.records_written, first.removed["superseded"]) == (2, 1, 1)
@@ -56,7 +56,7 @@ def test_a_second_run_does_nothing() -> None:
     assert not [each for each in files.operations[done:] if each[0] in ("append", "rename", "remove", "create")]
 
 
-def test_a_run_that_dies_anywhere_is_gone_on_with_and_ends_with_the_same_bytes() -> None:
+def test_a_run_killed_at_any_operation_resumes_to_the_same_bytes() -> None:
     files, plan = planned()
     whole = files.copy()
     compact_locally(plan, source_files=whole, files=whole)
@@ -71,14 +71,14 @@ def test_a_run_that_dies_anywhere_is_gone_on_with_and_ends_with_the_same_bytes()
         assert dying.snapshot() == expected, "nor has the dead attempt left anything"
 
 
-def test_a_group_is_on_disk_once_it_has_its_name() -> None:
+def test_a_group_is_on_disk_when_it_has_its_name() -> None:
     files, plan = planned()
     result = compact_locally(plan, source_files=files, files=files)
     for disk in files.after_crash(ordered=False):
         assert [check_finished_group(plan, group, disk) for group in (0, 1)] == result
 
 
-def test_a_damaged_result_is_made_anew() -> None:
+def test_a_damaged_result_is_rebuilt() -> None:
     files, plan = planned()
     results = compact_locally(plan, source_files=files, files=files)
     expected = files.snapshot()
@@ -89,7 +89,7 @@ def test_a_damaged_result_is_made_anew() -> None:
     assert files.snapshot() == expected
 
 
-def test_of_two_attempts_the_first_counts() -> None:
+def test_the_first_of_two_attempts_counts() -> None:
     files, plan = planned()
     blobs = [each for number in (0, 1) for each in scan_source(plan, number, files, buckets=1)]
     found = [each for each in merge_buckets(plan, blobs) if each.task == 0]
@@ -100,7 +100,7 @@ def test_of_two_attempts_the_first_counts() -> None:
     assert files.list(plan.staging) == [f"{0:020}", "plan.json"]
 
 
-def test_a_task_that_is_run_again_leaves_finished_groups_alone() -> None:
+def test_a_repeated_task_leaves_finished_groups_alone() -> None:
     files, plan = planned()
     blobs = [each for number in (0, 1) for each in scan_source(plan, number, files, buckets=1)]
     stage_3 = partial(rewrite_groups, plan, source_files=files, files=files)
@@ -112,7 +112,7 @@ def test_a_task_that_is_run_again_leaves_finished_groups_alone() -> None:
     assert len(made) == 1
 
 
-def test_a_full_disk_gets_back_what_the_attempt_took() -> None:
+def test_a_failed_attempt_frees_its_space_on_a_full_disk() -> None:
     files, plan = planned()
     before = files.snapshot()
 
@@ -132,7 +132,7 @@ def test_a_full_disk_gets_back_what_the_attempt_took() -> None:
     assert len(compact_locally(plan, source_files=files, files=files)) == 2
 
 
-def test_bits_of_other_records_are_refused() -> None:
+def test_bitmaps_of_other_records_are_refused() -> None:
     files, plan = planned()
     blobs = list(scan_source(plan, 0, files, buckets=1))
     bits = next(SegmentBits.from_bytes(each.data) for each in blobs if each.kind == BITS)

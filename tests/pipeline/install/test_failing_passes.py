@@ -24,7 +24,7 @@ DIRECTORY = "/data/t-0"
 
 
 @pytest.mark.parametrize("name", FAILING)
-def test_whatever_fails_the_next_pass_and_a_power_loss_leave_a_log_that_means_the_same(name: str) -> None:
+def test_after_any_failure_the_next_pass_and_a_power_loss_are_harmless(name: str) -> None:
     shift = list(FAILING).index(name) * 17
     failures, moments, counts = FAILING[name].search(
         ordered=True, one_in=ONE_FAILURE_IN, shift=shift, thinned_to=size(10, 1)
@@ -58,7 +58,7 @@ def test_a_pass_that_fails_leaves_no_cleaned_file(error: type[BaseException]) ->
     assert clean(log)[0] == 2
 
 
-def test_what_a_failed_pass_could_not_remove_goes_before_the_next_renames_anything() -> None:
+def test_files_that_a_failed_pass_left_are_removed_before_the_next_renames() -> None:
     files = CrashFiles()
     log = make_log(files, segment_bytes=80)
     append(log, ("a", "1"), roll=True)
@@ -86,7 +86,7 @@ def test_what_a_failed_pass_could_not_remove_goes_before_the_next_renames_anythi
     assert not renamed_beside and not leftovers(files)
 
 
-def test_a_swap_that_is_broken_off_takes_the_log_offline() -> None:
+def test_an_aborted_swap_takes_the_log_offline() -> None:
     """The segments no longer have the names in the list; only a start can repair that."""
     files = CrashFiles()
     log = make_log(files)

@@ -72,7 +72,7 @@ def test_the_staged_files_are_the_logs_and_the_log_means_the_same(life: Staged) 
     check(Broker(files, life.config, SECOND_MS), life.owed, life.history)
 
 
-def test_again_changes_nothing(life: Staged) -> None:
+def test_a_repeated_install_changes_nothing(life: Staged) -> None:
     files = life.copy()
     run(life, files)
     before = files.snapshot()
@@ -89,7 +89,7 @@ def test_compacting_again_after_an_install_does_nothing(life: Staged) -> None:
     assert files.snapshot() == before
 
 
-def test_in_parts(life: Staged) -> None:
+def test_groups_can_be_installed_in_parts(life: Staged) -> None:
     """The checkpoint comes with the last part, and a server may serve in between."""
     files = life.copy()
     before = checkpoint_of(files)
@@ -103,7 +103,7 @@ def test_in_parts(life: Staged) -> None:
     assert checkpoint_of(files) == life.plan.upper_offset
 
 
-def test_later_parts_need_not_be_staged_yet(life: Staged) -> None:
+def test_later_parts_need_not_be_staged(life: Staged) -> None:
     files = life.copy()
     files.remove_dir(group_directory(life.plan, 1))
     with pytest.raises(UsageError, match=r"groups \[1\] of 2 are not staged"):
@@ -136,7 +136,7 @@ def test_originals_need_not_be_kept(life: Staged) -> None:
     assert not files.is_dir(originals_directory(life.plan))
 
 
-def test_a_checkpoint_is_not_moved_back(life: Staged) -> None:
+def test_a_checkpoint_never_decreases(life: Staged) -> None:
     files = life.copy()
     OffsetCheckpoint(files, f"{DATA_DIR}/{paths.CLEANER_CHECKPOINT}").write({TP: 10**6})
     run(life, files)
@@ -154,7 +154,7 @@ def owned_by_server(life: Staged) -> CrashFiles:
 
 
 @pytest.mark.parametrize("steps", [None, 1])
-def test_installed_files_belong_to_the_owner_of_those_that_they_replace(life: Staged, steps: int | None) -> None:
+def test_installed_files_belong_to_the_owner_of_the_replaced_ones(life: Staged, steps: int | None) -> None:
     files = owned_by_server(life)
     while not run(life, files, max_groups=steps).is_complete:
         pass
@@ -163,7 +163,7 @@ def test_installed_files_belong_to_the_owner_of_those_that_they_replace(life: St
     assert {files.ownership(path) for path in installed} == {SERVERS}
 
 
-def test_what_the_servers_directory_gets_besides_belongs_to_its_owner(tmp_path: Path) -> None:
+def test_additional_files_in_the_servers_directory_belong_to_its_owner(tmp_path: Path) -> None:
     """These are checkpoint and lock file. Only root can test the owner, any user can test the mode."""
     os.chmod(tmp_path, 0o770)
     files = OsFiles()
@@ -177,7 +177,7 @@ def test_what_the_servers_directory_gets_besides_belongs_to_its_owner(tmp_path: 
         assert files.ownership(path) == SERVERS
 
 
-def test_where_owners_cannot_be_set_nothing_is_changed(life: Staged) -> None:
+def test_nothing_changes_if_owners_cannot_be_set(life: Staged) -> None:
     files = owned_by_server(life)
     before = life.segments(files)
 
@@ -199,7 +199,7 @@ class AnotherUsersFiles(OsFiles):
         raise PermissionError(errno.EPERM, "Operation not permitted", path)
 
 
-def test_a_lock_file_that_the_server_could_not_open_is_not_left(tmp_path: Path) -> None:
+def test_an_unreadable_lock_file_is_not_left_to_the_server(tmp_path: Path) -> None:
     os.chmod(tmp_path, 0o770)
     for _ in range(2):
         with (
@@ -273,7 +273,7 @@ REFUSED: dict[str, tuple[Callable[[Staged, CrashFiles], None], type[PipelineErro
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_not_as_planned_is_refused_and_nothing_changes(life: Staged, name: str) -> None:
+def test_files_that_differ_from_the_plan_are_refused_and_nothing_changes(life: Staged, name: str) -> None:
     spoil, kind, words = REFUSED[name]
     files = life.copy()
     spoil(life, files)
@@ -302,7 +302,7 @@ def test_a_staging_on_another_disk_is_refused_and_nothing_changes(life: Staged, 
     assert life.segments(files) == before
 
 
-def test_no_plan_is_made_where_it_could_not_be_installed(life: Staged) -> None:
+def test_no_plan_is_made_if_it_could_not_be_installed(life: Staged) -> None:
     files = life.copy()
     discard(life.plan, files)
     files.remove_dir(paths.staging_root(DATA_DIR))
@@ -328,7 +328,7 @@ def test_a_directory_that_a_server_holds_is_left_alone(life: Staged) -> None:
     assert run(life, files).is_complete
 
 
-def test_a_topic_that_was_made_anew_gets_no_checkpoint_of_the_old_one(life: Staged) -> None:
+def test_a_recreated_topic_gets_no_checkpoint_of_the_old_one(life: Staged) -> None:
     """All groups are installed, and the process died before the checkpoint; then the topic was deleted and created again."""
     files = life.copy()
     checkpoint = f"{DATA_DIR}/{paths.CLEANER_CHECKPOINT}"
@@ -353,7 +353,7 @@ def test_a_topic_that_was_made_anew_gets_no_checkpoint_of_the_old_one(life: Stag
 
 
 @pytest.mark.parametrize("retention_ms", [1_000, 3 * DAY_MS])
-def test_a_plan_whose_delete_horizons_are_over_comes_in_no_more(life: Staged, retention_ms: int) -> None:
+def test_a_plan_with_expired_delete_horizons_is_refused(life: Staged, retention_ms: int) -> None:
     """The next pass would remove the tombstones, and a client that has just read the deleted values would never see them."""
     config = {**life.plan.config, "delete_retention_ms": retention_ms}
     over_ms = life.plan.now_ms + max(retention_ms, DAY_MS)
@@ -367,7 +367,7 @@ def test_a_plan_whose_delete_horizons_are_over_comes_in_no_more(life: Staged, re
     assert install(life.plan, files, now_ms=late_ms - 1).is_complete
 
 
-def test_what_is_in_the_log_already_is_noted_however_late(life: Staged) -> None:
+def test_already_installed_groups_are_recorded_in_the_checkpoint_by_a_later_run(life: Staged) -> None:
     files = life.copy()
 
     def refuse(operation: str, path: str, _added_bytes: int) -> None:
@@ -382,7 +382,7 @@ def test_what_is_in_the_log_already_is_noted_however_late(life: Staged) -> None:
     assert checkpoint_of(files) == life.plan.upper_offset
 
 
-def test_what_the_servers_cleaner_has_done_meanwhile_stays(life: Staged) -> None:
+def test_changes_by_the_servers_cleaner_are_kept(life: Staged) -> None:
     files = life.copy()
     run(life, files, max_groups=1)
     broker = Broker(files, replace(life.config, segment_bytes=1 << 20), SECOND_MS)
@@ -394,7 +394,7 @@ def test_what_the_servers_cleaner_has_done_meanwhile_stays(life: Staged) -> None
     check(Broker(files.copy(), life.config, SECOND_MS), life.owed, life.history)
 
 
-def test_what_the_servers_cleaner_has_done_alike_counts(life: Staged) -> None:
+def test_identical_work_of_the_servers_cleaner_counts_as_installed(life: Staged) -> None:
     files, undisturbed = life.copy(), life.copy()
     run(life, undisturbed)
     broker = Broker(files, life.config, SECOND_MS)
@@ -404,7 +404,7 @@ def test_what_the_servers_cleaner_has_done_alike_counts(life: Staged) -> None:
     assert life.segments(files) == life.segments(undisturbed)
 
 
-def test_a_disk_that_refuses_anything_is_no_loss(life: Staged) -> None:
+def test_a_disk_that_refuses_any_operation_loses_nothing(life: Staged) -> None:
     """The disk refuses each operation once; a second call on a healthy disk continues."""
     undisturbed = life.copy()
     run(life, undisturbed)
@@ -438,7 +438,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize(("name", "way"), some(product(INSTALLS, WAYS), 5))
-def test_power_may_go_before_any_operation(name: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_power_may_fail_before_any_operation(name: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test looks at a part of the disks; all of them, and losses in recovery, are in compat/installs."""
     monkeypatch.setattr(crash_files, "CHANGES_MAX", 6)
     how, with_server = WAYS[way]
@@ -447,7 +447,7 @@ def test_power_may_go_before_any_operation(name: str, way: str, monkeypatch: pyt
     assert not counts.failures
 
 
-def test_the_next_start_does_not_wonder_about_what_was_installed() -> None:
+def test_the_next_start_accepts_installed_files() -> None:
     """The marker of the clean stop had other files."""
     life = staged()
     files = life.copy()

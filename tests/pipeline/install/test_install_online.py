@@ -78,7 +78,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
             yield Served(broker, client, data_dir)
 
 
-def test_the_broker_serves_what_was_staged(served: Served) -> None:
+def test_the_broker_serves_the_staged_groups(served: Served) -> None:
     values = last_values(served.client, "t")
     expected = {
         path.name: path.read_bytes()
@@ -98,7 +98,7 @@ def test_the_broker_serves_what_was_staged(served: Served) -> None:
     assert served.install() == InstallResult((), ())
 
 
-def test_what_the_broker_gets_has_the_mode_of_what_it_had(served: Served) -> None:
+def test_files_installed_into_a_broker_have_the_mode_of_the_replaced_ones(served: Served) -> None:
     directory = served.data_dir / "t-0"
     for path in directory.glob("*.log"):
         path.chmod(0o640)
@@ -107,7 +107,7 @@ def test_what_the_broker_gets_has_the_mode_of_what_it_had(served: Served) -> Non
     assert {stat.S_IMODE((directory / name).stat().st_mode) for name in installed} == {0o640}
 
 
-def test_in_parts_with_appends_between_them(served: Served) -> None:
+def test_appends_may_happen_between_parts(served: Served) -> None:
     count = len(served.plan.groups)
     assert count > 1
     for group in range(count):
@@ -117,7 +117,7 @@ def test_in_parts_with_appends_between_them(served: Served) -> None:
     assert served.offsets() == [4, 5, *range(6, BATCHES + count)]
 
 
-def test_half_online_and_the_rest_offline(served: Served) -> None:
+def test_a_plan_may_be_installed_partly_online_and_partly_offline(served: Served) -> None:
     served.install(max_groups=1)
     with pytest.raises(StoreLockedError, match="held by another broker"):
         install(served.plan, FILES, now_ms=1_000_000)
@@ -129,7 +129,7 @@ def test_half_online_and_the_rest_offline(served: Served) -> None:
         assert [record.offset for record in consume(client, "t")] == [4, 5, 6]
 
 
-def test_what_the_broker_has_cleaned_meanwhile_is_left_alone(served: Served) -> None:
+def test_segments_cleaned_by_the_broker_are_left_alone(served: Served) -> None:
     alter(served.client, "t", min_cleanable_dirty_ratio=0, internal_segment_bytes=100_000)
     produce(served.client, "t", ("k1", VALUE * 200))
     let_clean(served.broker)
@@ -140,7 +140,7 @@ def test_what_the_broker_has_cleaned_meanwhile_is_left_alone(served: Served) -> 
     assert served.cleaning == "not held", "the lease was given back"
 
 
-def test_one_installs_at_a_time(served: Served) -> None:
+def test_concurrent_installs_are_refused(served: Served) -> None:
     lease = AdminClient(served.admin).post("pause", {"topic": "t", "partition": 0, "lease_ms": 60_000})["lease"]
     with pytest.raises(StoreLockedError, match="t-0 is already leased"):
         served.install()
@@ -157,7 +157,7 @@ def test_damaged_files_are_not_installed(served: Served) -> None:
     assert served.cleaning == "not held"
 
 
-def test_another_directorys_broker_is_no_use(served: Served, tmp_path: Path) -> None:
+def test_a_broker_of_another_directory_is_refused(served: Served, tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path / "other"), admin="0") as other:
         host, _, port = other.bootstrap.rpartition(":")
         with RawClient(host, int(port)) as client:
@@ -167,7 +167,7 @@ def test_another_directorys_broker_is_no_use(served: Served, tmp_path: Path) -> 
             install_online(served.plan, other.admin, FILES, now_ms=1)
 
 
-def test_nobody_there(served: Served) -> None:
+def test_an_unreachable_broker_is_reported(served: Served) -> None:
     served.broker.stop()
     with pytest.raises(UsageError, match="expected a server's admin listener"):
         served.install()

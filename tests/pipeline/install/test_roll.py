@@ -52,11 +52,11 @@ def offsets(directory: Path) -> list[int]:
         return [record.offset for record in broker.records("orders")]
 
 
-def test_without_it_the_active_segment_stays(tmp_path: Path) -> None:
+def test_without_roll_the_active_segment_stays(tmp_path: Path) -> None:
     assert compact(stopped(tmp_path), includes_active=False, installs=True) == ["nothing to do"]
 
 
-def test_with_it_all_that_is_in_the_log_is_compacted_and_a_server_starts_on_it(tmp_path: Path) -> None:
+def test_compaction_with_roll_covers_the_whole_log_and_a_server_starts(tmp_path: Path) -> None:
     assert compact(stopped(tmp_path), installs=True) == ["installed"]
     assert compact(tmp_path, installs=True) == ["nothing to do"]
     with ottla.Broker(tmp_path, overrides=NEVER) as broker:
@@ -66,7 +66,7 @@ def test_with_it_all_that_is_in_the_log_is_compacted_and_a_server_starts_on_it(t
         assert (row.first_dirty_offset, row.waits_for) == (50, "active_segment")
 
 
-def test_a_plan_from_before_the_roll_is_made_anew(tmp_path: Path) -> None:
+def test_a_plan_from_before_the_roll_is_replaced(tmp_path: Path) -> None:
     with ottla.Broker(tmp_path, overrides=NEVER) as broker:
         broker.create_topic("orders", configs={"cleanup.policy": "compact"})
         for number in range(10):
@@ -78,7 +78,7 @@ def test_a_plan_from_before_the_roll_is_made_anew(tmp_path: Path) -> None:
     assert offsets(tmp_path) == [10]
 
 
-def test_where_a_server_works_nothing_is_rolled(tmp_path: Path) -> None:
+def test_a_log_used_by_a_server_is_not_rolled(tmp_path: Path) -> None:
     with ottla.Broker(stopped(tmp_path), overrides=NEVER) as broker:
         with pytest.raises(StoreLockedError):
             compact(tmp_path)
@@ -86,7 +86,7 @@ def test_where_a_server_works_nothing_is_rolled(tmp_path: Path) -> None:
     assert len(list((tmp_path / "orders-0").glob("*.log"))) == 1
 
 
-def test_after_a_crash_only_a_start_knows_where_the_log_ends(tmp_path: Path) -> None:
+def test_after_a_crash_a_roll_is_refused_until_the_next_start(tmp_path: Path) -> None:
     (stopped(tmp_path) / paths.CLEAN_SHUTDOWN_FILE).unlink()
     with pytest.raises(UsageError, match="was not stopped cleanly"):
         compact(tmp_path)

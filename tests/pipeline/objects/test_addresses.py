@@ -26,13 +26,13 @@ NORMAL = {
 
 
 @pytest.mark.parametrize("given", NORMAL)
-def test_an_address_is_said_in_one_way(given: str) -> None:
+def test_an_address_has_one_normal_form(given: str) -> None:
     assert is_address(given)
     assert normal(given) == NORMAL[given]
 
 
 @pytest.mark.parametrize("path", ["/data", "./s3", "s3:/logs", "data,other", "", "C:\\data"])
-def test_a_path_is_none(path: str) -> None:
+def test_a_local_path_is_not_an_address(path: str) -> None:
     assert not is_address(path)
 
 
@@ -48,13 +48,13 @@ def test_a_path_is_none(path: str) -> None:
         ("s3:///x", "expected s3://BUCKET/…"),
     ],
 )
-def test_what_no_address_has_is_refused_and_not_repeated(address: str, said: str) -> None:
+def test_an_invalid_address_is_refused_without_repeating_it(address: str, said: str) -> None:
     with pytest.raises(UsageError, match=said) as refused:
         normal(address)
     assert "hush" not in str(refused.value)
 
 
-def test_options_are_of_one_scheme_each() -> None:
+def test_each_option_belongs_to_one_scheme() -> None:
     found = parse_fs_options({"S3A.Region": "eu-west-1", "s3.endpoint_override": "http://h:1", "gs.anonymous": "True"})
     assert found.texts == (("gs.anonymous", "True"), ("s3.endpoint_override", "http://h:1"), ("s3.region", "eu-west-1"))
     assert pickle.loads(pickle.dumps(found)) == found
@@ -78,7 +78,7 @@ def test_options_are_of_one_scheme_each() -> None:
         ("s3.scheme", "ftp", "option s3.scheme"),
     ],
 )
-def test_secrets_and_what_does_not_exist_are_refused(name: str, text: str, said: str) -> None:
+def test_secrets_and_unknown_parts_are_refused(name: str, text: str, said: str) -> None:
     with pytest.raises(UsageError, match=said) as refused:
         parse_fs_options({name: text})
     assert "hush" not in str(refused.value)
@@ -89,12 +89,12 @@ def test_no_option_is_a_credential_of_pyarrow() -> None:
         assert not any(word in name for word in ("secret", "key", "token", "password"))
 
 
-def test_a_store_is_opened_once_a_process(tmp_path: Path) -> None:
+def test_a_store_is_opened_once_per_process(tmp_path: Path) -> None:
     first, path = FsOptions().open(f"file://{tmp_path}")
     assert (path, FsOptions().open("file:///other")[0] is first) == (str(tmp_path), True)
 
 
-def test_a_bucket_is_the_beginning_of_the_path() -> None:
+def test_a_bucket_is_the_start_of_the_path() -> None:
     options = parse_fs_options(
         {"s3.endpoint_override": "http://127.0.0.1:1", "s3.region": "eu-west-1", "s3.anonymous": "true"}
     )

@@ -62,7 +62,7 @@ def in_store(data_dir: Path) -> tuple[CountingStore, ReadingFiles]:
 @pytest.mark.parametrize("below", NAMES)
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 @pytest.mark.parametrize("max_bytes", ["1", "1000000"])
-def test_a_copy_reads_as_the_directory(tmp_path: Path, below: str, isolation: str, max_bytes: str) -> None:
+def test_a_copy_reads_like_the_directory(tmp_path: Path, below: str, isolation: str, max_bytes: str) -> None:
     data_dir = stored_topic(tmp_path)
     options = {"isolationLevel": isolation, "maxPartitionBytes": max_bytes}
     found = read(f"file://{data_dir}{below}/", **options)
@@ -70,7 +70,7 @@ def test_a_copy_reads_as_the_directory(tmp_path: Path, below: str, isolation: st
     assert found
 
 
-def test_a_store_that_lists_no_folders_reads_and_is_written_to_all_the_same(tmp_path: Path) -> None:
+def test_a_store_without_folder_listings_can_be_read_and_written(tmp_path: Path) -> None:
     data_dir = stored_topic(tmp_path)
     store, _ = in_store(data_dir)
     store.type_name = "gcs"
@@ -85,7 +85,7 @@ def test_a_store_that_lists_no_folders_reads_and_is_written_to_all_the_same(tmp_
         opened_store("s3://logs/nowhere", files)
 
 
-def test_it_may_have_lost_its_indexes_and_checkpoints(tmp_path: Path) -> None:
+def test_a_copy_may_lack_indexes_and_checkpoints(tmp_path: Path) -> None:
     data_dir = stored_topic(tmp_path)
     expected = read(str(data_dir), isolationLevel="read_committed")
     for path in data_dir.rglob("*"):
@@ -94,7 +94,7 @@ def test_it_may_have_lost_its_indexes_and_checkpoints(tmp_path: Path) -> None:
     assert read(f"file://{data_dir}", isolationLevel="read_committed") == expected
 
 
-def test_a_snapshot_of_a_copy_is_that_of_the_directory(tmp_path: Path) -> None:
+def test_a_copys_snapshot_equals_the_directorys(tmp_path: Path) -> None:
     data_dir = stored_topic(tmp_path)
     _, files = in_store(data_dir)
     take_snapshot(opened_store("s3://logs/copy", files), TOPIC, str(tmp_path / "copy"), now_ms=1)
@@ -102,7 +102,7 @@ def test_a_snapshot_of_a_copy_is_that_of_the_directory(tmp_path: Path) -> None:
     assert rows(tmp_path / "copy") == rows(tmp_path / "own")
 
 
-def test_a_copy_is_verified_alone_and_against_a_directory(tmp_path: Path) -> None:
+def test_a_copy_is_verified_by_itself_and_against_a_directory(tmp_path: Path) -> None:
     data_dir = stored_topic(tmp_path)
     _, files = in_store(data_dir)
     copy, own, tp = Store("s3://logs/copy", files), Store(str(data_dir)), TopicPartition(TOPIC, 0)
@@ -111,7 +111,7 @@ def test_a_copy_is_verified_alone_and_against_a_directory(tmp_path: Path) -> Non
         assert (report.passed, report.partitions[0].segments) == (True, 3)
 
 
-def test_damage_in_a_copy_is_found_where_it_is(tmp_path: Path) -> None:
+def test_damage_in_a_copy_is_located(tmp_path: Path) -> None:
     data_dir = stored_topic(tmp_path)
     store, files = in_store(data_dir)
     path = "logs/copy/orders-0/00000000000000000000.log"
@@ -132,7 +132,7 @@ def test_a_log_of_many_segments_is_planned_by_its_listing(tmp_path: Path) -> Non
     assert store.bytes_read < 100_000
 
 
-def test_an_object_that_was_replaced_since_the_plan_ends_the_read(tmp_path: Path) -> None:
+def test_an_object_replaced_since_the_plan_ends_the_read(tmp_path: Path) -> None:
     store, files = in_store(stored_topic(tmp_path))
     with opened(Store("s3://logs/copy", files), TopicPartition(TOPIC, 0), committed=False) as log:
         found = list(log.tasks(log.start_offset, log.end_offset, max_bytes=1 << 20, since_ms=None))
@@ -143,7 +143,7 @@ def test_an_object_that_was_replaced_since_the_plan_ends_the_read(tmp_path: Path
     assert refused.value.exit_code == 4
 
 
-def test_an_object_that_is_replaced_during_a_snapshot_ends_it(tmp_path: Path) -> None:
+def test_an_object_replaced_during_a_snapshot_ends_it(tmp_path: Path) -> None:
     store, files = in_store(stored_topic(tmp_path))
     path = "logs/copy/orders-0/00000000000000000000.log"
     reads = []
@@ -184,21 +184,23 @@ def test_a_torn_end_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [["plan"], ["compact"], ["compact", "--install"], ["compact", "--dry-run"]])
-def test_what_needs_links_says_so_at_once(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_that_need_links_refuse_a_store_at_once(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     name, *more = command
     assert main([name, "s3://nobody-asks/x", "--topic", TOPIC, "--master", "none", *more]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert f"s3://nobody-asks/x: {name} needs hard links and renames" in line
 
 
-def test_one_address_among_several_directories_is_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_address_among_several_directories_is_accepted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     named = f"{stored_topic(tmp_path)},s3://nobody-asks/x"
     assert main(["compact", named, "--topic", TOPIC, "--master", "none"]) == 1
     assert "compact needs hard links and renames" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["install", "status"])
-def test_there_is_nothing_staged_beside_an_address(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_address_has_no_staging_directory(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, "s3://nobody-asks/x", "--master", "none"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "needs hard links and renames" in line or "need" in line
@@ -223,12 +225,14 @@ def test_the_commands_read_a_copy(tmp_path: Path, capsys: pytest.CaptureFixture[
         ("nope://x/y", "nope://: expected one of s3://"),
     ],
 )
-def test_an_address_of_nothing_is_one_line(address: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_address_without_data_is_reported_in_one_line(
+    address: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["verify", address, "--topic", TOPIC, "--master", "none"]) == 1
     assert said in capsys.readouterr().err
 
 
-def test_an_unknown_option_of_a_store_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_option_of_a_store_is_reported_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["read", "file:///x", "--topic", TOPIC, "--fs-option", "s3.regoin=x"]) == 1
     assert "unknown option s3.regoin" in capsys.readouterr().err
     with pytest.raises(UsageError, match="expected no secret"):

@@ -34,7 +34,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("step_bytes", [4 << 10, 164_157, 1_000_000])
-def test_small_reads_one_behind_the_other_are_few_requests(store: CountingStore, step_bytes: int) -> None:
+def test_consecutive_small_reads_use_few_requests(store: CountingStore, step_bytes: int) -> None:
     file = ObjectFiles(OpenerOf(store)).open(ADDRESS)
     at = 0
     while piece := file.read_at(at, 61):
@@ -44,7 +44,7 @@ def test_small_reads_one_behind_the_other_are_few_requests(store: CountingStore,
     assert store.bytes_read <= len(DATA)
 
 
-def test_windows_that_overlap_are_fetched_once(store: CountingStore) -> None:
+def test_overlapping_windows_are_fetched_once(store: CountingStore) -> None:
     file = ObjectFiles(OpenerOf(store)).open(ADDRESS)
     at, window_bytes = 0, 8 << 20
     while at < len(DATA):
@@ -69,7 +69,7 @@ def test_any_reads_give_the_bytes_of_the_object(store: CountingStore) -> None:
         file.read_at(0, 1)
 
 
-def test_nothing_is_asked_of_what_is_not_read(store: CountingStore) -> None:
+def test_unread_data_cause_no_requests(store: CountingStore) -> None:
     files = ObjectFiles(OpenerOf(store))
     assert files.list("s3://logs/a") == ["b", "c"]
     store.forget()
@@ -83,14 +83,14 @@ def test_nothing_is_asked_of_what_is_not_read(store: CountingStore) -> None:
 
 @pytest.mark.parametrize("error", [OSError("AWS Error SLOW_DOWN"), OSError("AWS Error UNKNOWN (HTTP status 500)")])
 @pytest.mark.parametrize("kind", ["read", "open", "info", "list"])
-def test_what_fails_now_and_then_is_asked_again(store: CountingStore, kind: str, error: OSError) -> None:
+def test_occasional_failures_are_retried(store: CountingStore, kind: str, error: OSError) -> None:
     store.before = raising(error, kinds=[kind], times=len(PAUSES_S))
     files = ObjectFiles(OpenerOf(store))
     assert files.list("s3://logs/a") == ["b", "c"]
     assert files.open(ADDRESS).read_at(7, 9) == DATA[7:16]
 
 
-def test_a_store_that_goes_on_failing_is_a_line_of_exit_code_6(store: CountingStore) -> None:
+def test_a_persistently_failing_store_is_one_line_with_exit_code_6(store: CountingStore) -> None:
     store.before = raising(OSError("AWS Error SLOW_DOWN during GetObject operation: slow"), kinds=["read"], times=99)
     file = ObjectFiles(OpenerOf(store)).open(ADDRESS)
     with pytest.raises(PipelineError, match="s3://logs/a/b: the store does not answer") as failed:
@@ -99,7 +99,7 @@ def test_a_store_that_goes_on_failing_is_a_line_of_exit_code_6(store: CountingSt
     assert store.asked["read"] == len(PAUSES_S) + 1
 
 
-def test_a_connection_over_which_nothing_comes_is_left(store: CountingStore) -> None:
+def test_a_silent_connection_is_abandoned(store: CountingStore) -> None:
     store.before = stalling(0.3, kinds=["info"], times=1)
     files = ObjectFiles(OpenerOf(store))
     filesystem, path = files.filesystem(ADDRESS)
@@ -108,7 +108,7 @@ def test_a_connection_over_which_nothing_comes_is_left(store: CountingStore) -> 
     assert store.asked["info"] == 2
 
 
-def test_the_wait_for_an_answer_has_an_end() -> None:
+def test_the_wait_for_a_response_is_limited() -> None:
     with pytest.raises(OSError, match="no answer for 0 s"):
         within(lambda: time.sleep(0.5), 0.01)
     assert within(lambda: 7, 5) == 7
@@ -118,7 +118,7 @@ def test_the_wait_for_an_answer_has_an_end() -> None:
 
 @pytest.mark.parametrize("is_read_before", [False, True])
 @pytest.mark.parametrize("data", [DATA[::-1], DATA + b"more"])
-def test_another_object_of_the_name_is_told(store: CountingStore, data: bytes, is_read_before: bool) -> None:
+def test_another_object_of_the_same_name_is_reported(store: CountingStore, data: bytes, is_read_before: bool) -> None:
     files = ObjectFiles(OpenerOf(store))
     assert files.list("s3://logs/a")
     file = files.open(ADDRESS)
@@ -129,7 +129,7 @@ def test_another_object_of_the_name_is_told(store: CountingStore, data: bytes, i
         file.check() if is_read_before else file.read_at(0, 1)
 
 
-def test_an_object_that_goes_is_told(store: CountingStore) -> None:
+def test_a_deleted_object_is_reported(store: CountingStore) -> None:
     files = ObjectFiles(OpenerOf(store))
     assert files.list("s3://logs/a")
     read, unread = files.open(ADDRESS), files.open(ADDRESS)
@@ -144,7 +144,7 @@ def test_an_object_that_goes_is_told(store: CountingStore) -> None:
         ObjectFiles(OpenerOf(store)).open(ADDRESS)
 
 
-def test_whether_objects_are_still_the_same_is_one_listing_a_directory(store: CountingStore) -> None:
+def test_the_check_for_unchanged_objects_costs_one_listing_per_directory(store: CountingStore) -> None:
     files = ObjectFiles(OpenerOf(store))
     seen = [(f"s3://logs/a/{name}", files.open(f"s3://logs/a/{name}").identity) for name in ("b", "c")]
     store.forget()
@@ -166,7 +166,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("said", REFUSED)
-def test_what_another_call_would_not_change_is_one_line_at_once(said: str) -> None:
+def test_a_permanent_error_is_reported_in_one_line_without_retries(said: str) -> None:
     asked = []
 
     def ask() -> None:
@@ -180,7 +180,7 @@ def test_what_another_call_would_not_change_is_one_line_at_once(said: str) -> No
     assert "Request ID" not in str(refused.value)
 
 
-def test_where_nobody_has_answered_yet_nobody_is_waited_for() -> None:
+def test_a_server_that_never_answered_is_not_waited_for() -> None:
     asked = []
 
     def ask() -> None:
@@ -194,6 +194,6 @@ def test_where_nobody_has_answered_yet_nobody_is_waited_for() -> None:
     assert len(asked) == 1
 
 
-def test_a_secret_in_what_a_store_says_is_left_out() -> None:
+def test_secrets_in_a_stores_messages_are_omitted() -> None:
     said = as_error(OSError("GET https://account/x?sv=1&sig=hush%3D&se=2 failed: access_token=hush2"), "abfs://b@a")
     assert "hush" not in str(said)

@@ -76,7 +76,7 @@ LAYOUTS = (local_tiered, aiven)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 @pytest.mark.parametrize("max_bytes", ["1", "1000000"])
-def test_they_are_read_as_the_directory(
+def test_tiered_segments_are_read_like_the_directory(
     tmp_path: Path, layout: Callable[[Path, Path], str], isolation: str, max_bytes: str
 ) -> None:
     data_dir = stored_topic(tmp_path)
@@ -89,7 +89,7 @@ def test_they_are_read_as_the_directory(
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_what_two_leaders_have_sent_up_is_read_once(tmp_path: Path, layout: Callable[[Path, Path], str]) -> None:
+def test_overlapping_uploads_of_two_leaders_are_read_once(tmp_path: Path, layout: Callable[[Path, Path], str]) -> None:
     """The second leader's segment begins before the first one's ends; and an interrupted upload was repeated."""
     data_dir = stored_topic(tmp_path)
     expected = read(str(data_dir))
@@ -131,19 +131,19 @@ def test_an_upload_without_its_manifest_does_not_count(tmp_path: Path) -> None:
         ({"compression": True, "encryption": {"aad": "x"}}, "found compressed and encrypted ones"),
     ],
 )
-def test_what_is_not_plain_is_refused_in_one_line(tmp_path: Path, options: dict[str, object], said: str) -> None:
+def test_unclear_layouts_are_refused_in_one_line(tmp_path: Path, options: dict[str, object], said: str) -> None:
     address = aiven(stored_topic(tmp_path), tmp_path / "tiered", **options)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=said):
         read(address)
 
 
-def test_a_topic_that_was_made_anew_is_refused(tmp_path: Path) -> None:
+def test_a_recreated_topic_is_refused(tmp_path: Path) -> None:
     address = local_tiered(stored_topic(tmp_path), tmp_path / "tiered")
     (tmp_path / "tiered" / f"{TOPIC}-0-{TOPIC_ID[::-1]}").mkdir()
     with pytest.raises(UsageError, match="found two with orders-0"):
         read(address)
 
 
-def test_a_layout_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_layout_is_refused() -> None:
     with pytest.raises(UsageError, match=r"other\+s3://: expected one of aiven\+, localtiered\+"):
         read("other+s3://bucket/x")

@@ -28,7 +28,7 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"{}", bytes(PIECE_BYTES + 1)], ids=["empty", "small", "of two pieces"])
 @pytest.mark.parametrize("kind", ["write", "written", "info"])
-def test_what_fails_is_made_again(tmp_path: Path, kind: str, data: bytes) -> None:
+def test_a_failed_upload_is_repeated(tmp_path: Path, kind: str, data: bytes) -> None:
     store = CountingStore()
     store.before = raising(LOST, kinds=[kind], times=len(PAUSES_S))
     path = tmp_path / "file"
@@ -37,7 +37,7 @@ def test_what_fails_is_made_again(tmp_path: Path, kind: str, data: bytes) -> Non
     assert store.objects[PATH][0] == data
 
 
-def test_an_object_that_is_there_is_believed_though_no_answer_says_so() -> None:
+def test_an_existing_object_is_accepted_without_a_response() -> None:
     """The upload was repeated up to the limit if every answer after the last part was lost.
 
     An existing snapshot was then reported as failed.
@@ -49,7 +49,7 @@ def test_an_object_that_is_there_is_believed_though_no_answer_says_so() -> None:
     assert store.asked["write"] == 1
 
 
-def test_a_store_that_never_takes_it_is_told_as_such() -> None:
+def test_a_store_that_never_completes_an_upload_is_reported() -> None:
     store = CountingStore()
     store.before = raising(LOST, kinds=["written"], times=99)
     with pytest.raises(

@@ -98,7 +98,7 @@ def expected(data: bytearray, window: BatchWindow) -> list[Record]:
 
 
 @given(logs(), st.sampled_from((1, 64)))
-def test_columns_are_the_records(data: bytearray, lanes_min: int) -> None:
+def test_columns_contain_the_records(data: bytearray, lanes_min: int) -> None:
     """The test is for lanes that hop together and for lanes that hop alone."""
     window = window_of(memoryview(data))
     assert window.ends[-1] == len(data)
@@ -116,7 +116,9 @@ def repaired(data: bytearray) -> bytearray:
 
 @settings(max_examples=size(25, 300))
 @given(logs(batch_count_max=1), st.data(), st.sampled_from((1, 64)))
-def test_what_the_record_reader_refuses_is_refused(data: bytearray, draw: st.DataObject, lanes_min: int) -> None:
+def test_batches_that_the_record_reader_refuses_are_refused(
+    data: bytearray, draw: st.DataObject, lanes_min: int
+) -> None:
     """Any bytes in place of a batch's own give the same records, or a refusal on both sides."""
     at = draw.draw(st.integers(57, len(data) - 1), label="at")
     data[at] = draw.draw(st.integers(0, 255), label="byte")
@@ -133,7 +135,7 @@ def test_what_the_record_reader_refuses_is_refused(data: bytearray, draw: st.Dat
 
 
 @given(logs(), st.data())
-def test_no_flipped_byte_goes_unseen(data: bytearray, draw: st.DataObject) -> None:
+def test_every_flipped_byte_is_noticed(data: bytearray, draw: st.DataObject) -> None:
     """The flips are after the length, without the leader epoch, which no CRC covers."""
     window = window_of(memoryview(data))
     row = draw.draw(st.integers(0, len(window) - 1), label="batch")
@@ -146,7 +148,7 @@ def test_no_flipped_byte_goes_unseen(data: bytearray, draw: st.DataObject) -> No
 
 
 @given(logs(), st.data())
-def test_a_window_ends_before_a_batch_that_is_cut(data: bytearray, draw: st.DataObject) -> None:
+def test_a_window_ends_before_a_cut_batch(data: bytearray, draw: st.DataObject) -> None:
     whole = window_of(memoryview(data))
     size_bytes = draw.draw(st.integers(0, len(data)), label="size")
     assert window_of(memoryview(data)[:size_bytes]).ends.tolist() == [end for end in whole.ends if end <= size_bytes]

@@ -30,7 +30,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_buckets_are_as_many_as_the_data_is_worth(case: str) -> None:
+def test_the_number_of_buckets_fits_the_data(case: str) -> None:
     (entries_bytes, sources, at_once), expected = CASES[case]
     assert buckets_for(entries_bytes, sources, 32 * MIB, at_once) == expected
 
@@ -43,7 +43,7 @@ def test_rows_are_linear_in_the_data_and_no_bucket_is_too_large(entries_bytes: i
     assert at_once > coarse or coarse * sources <= entries_bytes // WORTH_A_ROW_BYTES + sources or coarse == at_once
 
 
-def test_fine_buckets_lie_in_the_coarse_ones() -> None:
+def test_each_fine_bucket_is_inside_one_coarse_bucket() -> None:
     rows = np.zeros(3_000, np.dtype(HASH))
     rows["high"] = np.sort(np.random.default_rng(1).integers(0, 2**64, 3_000, np.uint64))
     rows["high"][-1] = 2**64 - 1
@@ -76,7 +76,7 @@ def test_each_part_has_its_rows_in_their_order(parts: int, held_bytes: int) -> N
     assert found == [model[part] for part in sorted(model)]
 
 
-def test_rows_with_fields_go_to_disk_as_they_are() -> None:
+def test_rows_with_fields_are_written_to_disk_unchanged() -> None:
     rows = np.zeros(50, np.dtype([*HASH, ("offset", "i8"), ("is_deleted", "u1")]))
     rows["offset"], rows["is_deleted"] = np.arange(50), np.arange(50) % 3 == 0
     put_by = Parted(3, 1)
@@ -86,11 +86,11 @@ def test_rows_with_fields_go_to_disk_as_they_are() -> None:
     assert [own["offset"].tolist() for (own,) in put_by.each()] == [[*range(part, 50, 3)] for part in range(3)]
 
 
-def test_nothing_added_is_no_part() -> None:
+def test_empty_input_gives_no_part() -> None:
     assert list(Parted(4, 1).each()) == []
 
 
-def test_a_file_that_was_cut_is_an_error() -> None:
+def test_a_truncated_file_is_an_error() -> None:
     put_by = Parted(2, 1)
     put_by.add(np.array([0, 1]), (np.array([7, 8]),))
     assert put_by._file is not None

@@ -12,7 +12,7 @@ from ottla.pipeline.records.key_hashes import HASH, by_bucket, by_key, hashed
 ROW = np.dtype([*HASH, ("number", "i4")])
 
 
-def test_rows_of_a_key_lie_together() -> None:
+def test_rows_of_one_key_are_adjacent() -> None:
     rows = hashed(pa.array([b"%d" % (number % 7) for number in range(50)]), ROW)
     rows["number"] = np.arange(50)
     order, starts = by_key(rows)
@@ -20,7 +20,7 @@ def test_rows_of_a_key_lie_together() -> None:
     assert sorted(sorted(group.tolist()) for group in groups) == [list(range(first, 50, 7)) for first in range(7)]
 
 
-def test_keys_that_agree_in_half_of_their_hash_are_two() -> None:
+def test_keys_that_share_half_of_their_hash_are_distinct() -> None:
     rows = np.zeros(4, ROW)
     rows["high"], rows["low"], rows["number"] = 9, [2, 1, 2, 1], [0, 1, 2, 3]
     order, starts = by_key(rows)
@@ -32,13 +32,13 @@ def test_a_salt_makes_another_key() -> None:
     assert (one["high"], one["low"]) != (other["high"], other["low"])
 
 
-def test_no_rows_have_no_keys_and_no_buckets() -> None:
+def test_empty_input_has_no_keys_and_no_buckets() -> None:
     none = np.empty(0, ROW)
     assert [found.tolist() for found in by_key(none)] == [[], []]
     assert list(by_bucket(none, 3)) == []
 
 
-def test_buckets_are_all_rows_in_order_and_none_shares_a_key() -> None:
+def test_buckets_contain_all_rows_in_order_and_share_no_key() -> None:
     rows = hashed(pa.array([b"%d" % (number % 40) for number in range(200)]), ROW)
     rows = rows[by_key(rows)[0]]
     found = dict(by_bucket(rows, 6))

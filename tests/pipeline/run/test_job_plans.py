@@ -22,7 +22,7 @@ TP_0 = TopicPartition(TOPIC, 0)
 
 
 @pytest.mark.parametrize("is_begun", [False, True], ids=["staged", "partly installed"])
-def test_a_stale_plan_is_made_anew(tmp_path: Path, is_begun: bool) -> None:
+def test_a_stale_plan_is_replaced(tmp_path: Path, is_begun: bool) -> None:
     """A stale plan has the horizons of its own time: tombstones that it keeps would be removed by the next pass."""
     data_dir = str(stored_topic(tmp_path, internal_segment_bytes="300"))
 

@@ -29,7 +29,7 @@ class Clock:
         return self.now_s
 
 
-def test_a_job_says_its_steps_until_they_are_done() -> None:
+def test_a_job_reports_its_steps_until_they_are_done() -> None:
     watch = Watch("orders-0")
     assert str(watch) == ""
     scanned, written = watch.step("segments scanned", 3), watch.step("groups written", 1)
@@ -42,14 +42,14 @@ def test_a_job_says_its_steps_until_they_are_done() -> None:
     assert str(watch) == ""
 
 
-def test_a_piece_that_is_done_again_is_not_more_than_all() -> None:
+def test_a_repeated_piece_does_not_exceed_the_total() -> None:
     watch = Watch("orders-0")
     scanned = watch.step("segments scanned", 3)
     scanned(5)
     assert watch.steps[0].done() == 3
 
 
-def test_a_job_goes_on_with_another_partition() -> None:
+def test_a_job_continues_with_another_partition() -> None:
     watch = Watch("orders-0")
     watch.step("segments verified", 3)
     watch.begin("orders-1")
@@ -58,13 +58,13 @@ def test_a_job_goes_on_with_another_partition() -> None:
     assert str(watch) == "orders-1: segments verified 0 of 2"
 
 
-def test_of_what_nobody_watches_nothing_is_counted() -> None:
+def test_unwatched_progress_counts_nothing() -> None:
     UNWATCHED.begin("orders-0")
     UNWATCHED.step("segments scanned", 3)(2)
     assert UNWATCHED.steps == () and str(UNWATCHED) == ""
 
 
-def test_it_says_where_all_jobs_are_and_since_when() -> None:
+def test_progress_shows_the_step_and_duration_of_all_jobs() -> None:
     lines: list[str] = []
     clock = Clock()
     progress = JobProgress(lines.append, every_s=PATIENCE_S, elapsed_s=clock)
@@ -82,7 +82,7 @@ def test_it_says_where_all_jobs_are_and_since_when() -> None:
     assert lines == ["1 of 3 partitions; orders-0: segments scanned 1 of 4; orders-1: groups written 0 of 2 (1:01)"]
 
 
-def test_one_partition_is_not_counted() -> None:
+def test_a_single_partition_is_not_counted() -> None:
     progress = JobProgress()
     progress.begin(1)
     with progress.watching("orders-0") as watch:
@@ -90,7 +90,7 @@ def test_one_partition_is_not_counted() -> None:
         assert progress.text() == "orders-0: segments scanned 0 of 4"
 
 
-def test_it_is_said_while_a_job_runs_and_not_afterwards() -> None:
+def test_progress_is_reported_only_while_a_job_runs() -> None:
     told, rested = threading.Event(), threading.Event()
     progress = JobProgress(lambda _line: told.set(), every_s=0.001, rest=rested.set)
     for _ in range(2):  # a thread while jobs exist
@@ -108,7 +108,7 @@ def test_it_is_said_while_a_job_runs_and_not_afterwards() -> None:
     assert not told.is_set()
 
 
-def test_on_a_terminal_the_line_is_drawn_over_and_what_is_said_stays() -> None:
+def test_a_terminal_overwrites_the_progress_line_and_keeps_messages() -> None:
     out = io.StringIO()
     screen = Screen(out, columns=lambda: 11)
     screen.draw("one")

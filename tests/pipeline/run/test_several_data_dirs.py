@@ -86,7 +86,7 @@ def test_a_topic_over_two_directories_is_compacted_verified_and_read_as_one(dirs
     assert newest(dirs) == EXPECTED
 
 
-def test_a_directory_may_be_named_alone_and_one_with_a_comma_is_one(dirs: list[Path], tmp_path: Path) -> None:
+def test_a_path_may_be_one_directory_even_with_a_comma(dirs: list[Path], tmp_path: Path) -> None:
     fill(dirs)
     assert isinstance(opened_store(str(dirs[0])), Store)
     assert isinstance(opened_store(f"{dirs[0]}, {dirs[1]}/"), Stores)
@@ -95,7 +95,7 @@ def test_a_directory_may_be_named_alone_and_one_with_a_comma_is_one(dirs: list[P
     assert opened_store(str(odd)).data_dir == str(odd)
 
 
-def test_what_is_not_one_server_is_refused(dirs: list[Path], tmp_path: Path) -> None:
+def test_directories_of_different_servers_are_refused(dirs: list[Path], tmp_path: Path) -> None:
     fill(dirs)
     others = [tmp_path / "c", tmp_path / "d"]
     fill(others)
@@ -133,7 +133,7 @@ def moved(dirs: list[Path], mark: str | None, *, is_short: bool = False) -> tupl
         ("from 0 {older}", True, False),
     ],
 )
-def test_of_two_logs_the_one_is_taken_that_a_start_would_serve(
+def test_the_log_that_a_start_would_serve_is_taken(
     dirs: list[Path], mark: str, is_short: bool, takes_newer: bool
 ) -> None:
     fill(dirs)
@@ -153,7 +153,7 @@ def test_without_a_move_two_logs_are_refused(dirs: list[Path]) -> None:
         jobs.plan(None, named(dirs), topic="t")
 
 
-def test_a_log_that_may_be_newer_elsewhere_is_not_taken_alone(dirs: list[Path]) -> None:
+def test_a_log_that_may_be_newer_elsewhere_is_refused(dirs: list[Path]) -> None:
     fill(dirs)
     older, newer = moved(dirs, "from 0 /x")
     for each in (older, newer):
@@ -161,7 +161,7 @@ def test_a_log_that_may_be_newer_elsewhere_is_not_taken_alone(dirs: list[Path]) 
             jobs.compact(None, str(each.parent), topic="t", partition=0, configs={"cleanup.policy": "compact"})
 
 
-def test_a_log_in_the_midst_of_an_exchange_is_not_compacted(dirs: list[Path]) -> None:
+def test_a_log_during_an_exchange_is_not_compacted(dirs: list[Path]) -> None:
     """The next start uses the one of the two logs that reaches further without a gap: a pass would create gaps."""
     fill(dirs)
     jobs.compact(None, named(dirs), topic="t", partition=0)
@@ -182,7 +182,7 @@ def test_a_log_in_the_midst_of_an_exchange_is_not_compacted(dirs: list[Path]) ->
     assert newest(dirs) == EXPECTED
 
 
-def test_a_plan_of_before_a_move_is_not_in_the_way(dirs: list[Path]) -> None:
+def test_a_plan_from_before_a_move_is_replaced(dirs: list[Path]) -> None:
     fill(dirs)
     source = next(each for each in dirs if (each / "t-0").exists())
     target = next(each for each in dirs if each != source)
@@ -194,7 +194,7 @@ def test_a_plan_of_before_a_move_is_not_in_the_way(dirs: list[Path]) -> None:
     assert newest(dirs) == EXPECTED
 
 
-def test_a_log_that_moves_in_this_moment_is_refused_with_one_line(dirs: list[Path]) -> None:
+def test_a_log_that_is_moving_is_refused_in_one_line(dirs: list[Path]) -> None:
     fill(dirs)
     older_dir = next(each for each in dirs if (each / "t-0").exists())
     older, _ = moved(dirs, f"from 0 {older_dir}")

@@ -32,7 +32,7 @@ def outline(rows: Sequence[Row]) -> list[tuple[int, int, bytes, bytes]]:
     return sorted((row.partition, row.offset, bytes(row.key), bytes(row.value)) for row in rows)
 
 
-def test_it_has_the_rows_of_a_snapshot(spark: SparkSession, tmp_path: Path) -> None:
+def test_latest_returns_the_rows_of_a_snapshot(spark: SparkSession, tmp_path: Path) -> None:
     data_dir = str(stored_topic(tmp_path))
     take_snapshot(Store(data_dir), TOPIC, str(tmp_path / "out"), now_ms=1_000)
     there = spark.read.parquet(str(tmp_path / "out"))
@@ -48,13 +48,13 @@ def test_it_has_the_rows_of_a_snapshot(spark: SparkSession, tmp_path: Path) -> N
         assert outline(latest(spark, data_dir, topic=TOPIC).collect()) == outline(expected)
 
 
-def test_only_the_columns_that_are_named_are_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_only_the_named_columns_are_read(spark: SparkSession, tmp_path: Path) -> None:
     found = latest(spark, str(stored_topic(tmp_path)), topic=TOPIC, columns=["value", "key"])
     assert found.columns == ["value", "key"]
     assert sorted(bytes(row.key) for row in found.collect()) == [b"a", b"a", b"c", b"d", b"e", b"z"]
 
 
-def test_any_sink_takes_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_any_sink_accepts_the_frame(spark: SparkSession, tmp_path: Path) -> None:
     found = latest(spark, str(stored_topic(tmp_path)), topic=TOPIC, columns=["key", "value"])
     found.selectExpr("string(key) key", "string(value) value").write.json(str(tmp_path / "sink"))
     rows = [json.loads(line) for part in (tmp_path / "sink").glob("*.json") for line in part.read_text().splitlines()]
@@ -69,7 +69,7 @@ def test_any_sink_takes_it(spark: SparkSession, tmp_path: Path) -> None:
         ({"topic": TOPIC, "columns": ["keys"]}, "unknown column keys; columns are key, value, topic"),
     ],
 )
-def test_what_is_not_there_is_refused_at_once(
+def test_a_missing_topic_is_refused_at_once(
     spark: SparkSession, tmp_path: Path, options: dict[str, object], text: str
 ) -> None:
     with pytest.raises(UsageError, match=text):
@@ -85,7 +85,7 @@ def test_a_topic_without_keys_has_no_rows(spark: SparkSession, tmp_path: Path) -
     assert latest(spark, str(tmp_path), topic=TOPIC).collect() == []
 
 
-def test_what_comes_after_the_call_does_not_show(spark: SparkSession, tmp_path: Path) -> None:
+def test_records_after_the_call_are_not_included(spark: SparkSession, tmp_path: Path) -> None:
     log = log_in(tmp_path)
     append(log, ("a", "1"), ("b", "1"), roll=True)
     found = latest(spark, str(tmp_path), topic=TOPIC)
@@ -94,7 +94,7 @@ def test_what_comes_after_the_call_does_not_show(spark: SparkSession, tmp_path: 
     log.close(0)
 
 
-def test_a_frame_never_lacks_a_key_that_a_cleaner_took_meanwhile(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_frame_contains_every_key_despite_a_concurrent_cleaner(spark: SparkSession, tmp_path: Path) -> None:
     log = log_in(tmp_path)
     append(log, ("a", "1"), ("b", "1"), roll=True)
     append(log, ("c", "1"))

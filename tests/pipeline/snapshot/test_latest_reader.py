@@ -39,7 +39,7 @@ def found(data_dir: Path, **options: object) -> dict[bytes, bytes]:
 
 
 @pytest.mark.parametrize("seed", range(size(5, 15)))
-def test_it_has_the_newest_value_of_each_key_in_whatever_shares(tmp_path: Path, seed: int) -> None:
+def test_any_split_returns_the_newest_value_of_each_key(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     log = make_log(OsFiles(), data_dir=str(tmp_path))
     append(log, ("first", "1"))
@@ -57,7 +57,7 @@ def test_it_has_the_newest_value_of_each_key_in_whatever_shares(tmp_path: Path, 
     log.release_files()
 
 
-def test_what_is_not_committed_is_nobodys_latest(tmp_path: Path) -> None:
+def test_uncommitted_records_are_never_latest(tmp_path: Path) -> None:
     log = make_log(OsFiles(), data_dir=str(tmp_path))
     append(log, ("k", "1"))
     producer = Producer(log, 7, transactional=True)
@@ -68,7 +68,7 @@ def test_what_is_not_committed_is_nobodys_latest(tmp_path: Path) -> None:
     log.release_files()
 
 
-def test_a_cleaner_that_takes_a_chosen_record_ends_the_read_and_no_key_is_left_out(tmp_path: Path) -> None:
+def test_a_cleaner_that_removes_a_chosen_record_ends_the_read(tmp_path: Path) -> None:
     log = make_log(OsFiles(), data_dir=str(tmp_path))
     append(log, ("a", "1"), roll=True)
     append(log, ("b", "1"), roll=True)
@@ -85,7 +85,7 @@ def test_a_cleaner_that_takes_a_chosen_record_ends_the_read_and_no_key_is_left_o
 
 
 @pytest.mark.needs_sources("HAS_FILTERS")
-def test_filters_on_topic_partition_and_key_are_taken_and_no_others(tmp_path: Path) -> None:
+def test_only_filters_on_topic_partition_and_key_are_pushed_down(tmp_path: Path) -> None:
     data_dir = str(stored_topic(tmp_path))
     reader = PushDownLatestReader(parse_options({"path": data_dir, "topic": TOPIC}), SCHEMA)
     left = [
@@ -118,13 +118,13 @@ def test_filters_on_topic_partition_and_key_are_taken_and_no_others(tmp_path: Pa
         ("mode", "DROPMALFORMED"),
     ],
 )
-def test_options_that_make_no_sense_beside_it_are_refused(name: str, value: str) -> None:
+def test_options_incompatible_with_latest_are_refused(name: str, value: str) -> None:
     with pytest.raises(UsageError, match=f"option {name}: .* with latest=true"):
         LatestReader(parse_options({"path": "/data", "latest": "true", name: value}), SCHEMA)
 
 
 @pytest.mark.needs_sources
-def test_a_stream_has_no_latest() -> None:
+def test_a_stream_does_not_support_latest() -> None:
     with pytest.raises(UsageError, match="option latest is for batch reads only"):
         OttlaSource({"path": "/data", "latest": "true"}).streamReader(StructType([]))
 
@@ -134,7 +134,7 @@ def outline(frame: DataFrame) -> list[tuple[int, int, bytes, bytes]]:
 
 
 @pytest.mark.needs_sources
-def test_on_spark_it_has_the_rows_of_latest(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_returns_the_rows_of_latest(spark: SparkSession, tmp_path: Path) -> None:
     data_dir = str(stored_topic(tmp_path))
     expected = outline(latest(spark, data_dir, topic=TOPIC))
     reader = spark.read.format("ottla").option("topic", TOPIC).option("latest", "true")

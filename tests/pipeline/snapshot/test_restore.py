@@ -63,7 +63,7 @@ def test_a_snapshot_is_restored_into_another_topic(tmp_path: Path, capsys: pytes
 
 
 @pytest.mark.parametrize("client", ["confluent_kafka", "kafka"])
-def test_a_topic_that_is_not_there_is_made_where_that_is_wanted(
+def test_a_missing_topic_is_created_on_request(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], client: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if client == "kafka":
@@ -83,7 +83,7 @@ def test_a_topic_that_is_not_there_is_made_where_that_is_wanted(
     assert {row["partition"] for row in lines(capsys.readouterr().out)} == {0, 1}
 
 
-def test_of_a_snapshot_of_layers_what_counts_is_restored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_layered_snapshot_restores_its_effective_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data_dir, first, second = stored_topic(tmp_path), tmp_path / "first", tmp_path / "second"
     assert main(["snapshot", str(data_dir), "--topic", TOPIC, "--out", str(first), *HERE]) == 0
     with ottla.Broker(data_dir) as broker:
@@ -105,7 +105,7 @@ def test_of_a_snapshot_of_layers_what_counts_is_restored(tmp_path: Path, capsys:
     assert found == {(0, "z", "1"), (0, "d", "1"), (0, "a", "4"), (0, "new", "1"), (1, "a", "p1 again"), (1, "e", "1")}
 
 
-def test_it_is_a_function_too(tmp_path: Path) -> None:
+def test_restore_is_available_as_a_function(tmp_path: Path) -> None:
     data_dir, snapshot = stored_topic(tmp_path), tmp_path / "latest"
     assert main(["snapshot", str(data_dir), "--topic", TOPIC, "--out", str(snapshot), *HERE]) == 0
     with ottla.Broker(tmp_path / "new") as broker:
@@ -131,7 +131,7 @@ def a_snapshot(tmp_path: Path) -> Path:
         ("127.0.0.1:99999", 1, "the port from 1 to 65535, found '127.0.0.1:99999'"),
     ],
 )
-def test_where_nobody_answers_one_line_says_so(
+def test_an_unreachable_broker_is_reported_in_one_line(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], bootstrap: str, code: int, says: str
 ) -> None:
     assert main(["restore", str(a_snapshot(tmp_path)), "--topic", "t", "--bootstrap", bootstrap]) == code
@@ -139,7 +139,7 @@ def test_where_nobody_answers_one_line_says_so(
     assert line.startswith("ottla-spark: ") and says in line
 
 
-def test_what_answers_and_is_no_broker_is_one_line_after_a_bounded_wait(
+def test_a_server_that_is_not_a_broker_is_one_line_after_waiting(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ottla.pipeline.snapshot.restore.CONNECT_TIMEOUT_S", 0.5)
@@ -150,7 +150,7 @@ def test_what_answers_and_is_no_broker_is_one_line_after_a_bounded_wait(
     assert line.startswith(f"ottla-spark: no broker answers at {bootstrap}: ")
 
 
-def test_a_producer_config_that_there_is_not_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_producer_config_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:
         bootstrap = f"127.0.0.1:{mute.getsockname()[1]}"
         arguments = ["restore", str(a_snapshot(tmp_path)), "--topic", "t", "--bootstrap", bootstrap]
@@ -160,7 +160,7 @@ def test_a_producer_config_that_there_is_not_is_one_line(tmp_path: Path, capfd: 
 
 
 @pytest.mark.parametrize(("client", "name"), [("confluent_kafka", "bootstrap.servers"), ("kafka", "bootstrap_servers")])
-def test_the_brokers_are_those_of_the_command_whatever_a_file_of_options_says(
+def test_the_commands_brokers_override_those_of_an_options_file(
     tmp_path: Path, client: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if client == "kafka":

@@ -43,7 +43,7 @@ def outline(path: Path) -> list[tuple[int, int, bytes, bytes]]:
     return [(row["partition"], row["offset"], row["key"], row["value"]) for row in rows(path)]
 
 
-def test_it_has_the_latest_value_of_each_key_of_each_partition(tmp_path: Path) -> None:
+def test_a_snapshot_has_the_latest_value_of_each_key_per_partition(tmp_path: Path) -> None:
     out = tmp_path / "out"
     made = take_snapshot(Store(str(stored_topic(tmp_path))), TOPIC, str(out), now_ms=1_000)
     assert outline(out) == LATEST
@@ -54,12 +54,12 @@ def test_it_has_the_latest_value_of_each_key_of_each_partition(tmp_path: Path) -
     assert first["headers"] == [{"key": "h", "value": b"1"}]
 
 
-def test_one_partition_by_itself(tmp_path: Path) -> None:
+def test_a_single_partition_can_be_snapshotted(tmp_path: Path) -> None:
     take_snapshot(Store(str(stored_topic(tmp_path))), TOPIC, str(tmp_path / "out"), partition=1, now_ms=1_000)
     assert outline(tmp_path / "out") == [row for row in LATEST if row[0] == 1]
 
 
-def test_a_folder_that_is_there_is_refused_unless_it_may_be_replaced(tmp_path: Path) -> None:
+def test_an_existing_folder_is_refused_unless_overwriting_is_allowed(tmp_path: Path) -> None:
     store, out = Store(str(stored_topic(tmp_path))), tmp_path / "out"
     take_snapshot(store, TOPIC, str(out), partition=1, now_ms=1_000)
     with pytest.raises(UsageError, match=f"{out}: expected a new folder, found an existing one"):
@@ -69,7 +69,7 @@ def test_a_folder_that_is_there_is_refused_unless_it_may_be_replaced(tmp_path: P
     assert outline(out) == LATEST
 
 
-def test_a_folder_with_something_else_is_never_replaced(tmp_path: Path) -> None:
+def test_a_folder_with_other_content_is_never_replaced(tmp_path: Path) -> None:
     data_dir = stored_topic(tmp_path)
     with pytest.raises(UsageError, match="expected a snapshot to replace, found something else"):
         take_snapshot(Store(str(data_dir)), TOPIC, str(data_dir), overwrite=True, now_ms=1_000)
@@ -87,7 +87,7 @@ def test_damage_leaves_the_old_snapshot_and_nothing_new(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "out"]
 
 
-def test_a_topic_of_deleted_keys_makes_an_empty_snapshot(tmp_path: Path) -> None:
+def test_a_topic_of_deleted_keys_gives_an_empty_snapshot(tmp_path: Path) -> None:
     from ottla.storage.disk.os_files import OsFiles
     from ottla.storage.disk.paths import TopicPartition
     from support.logs.make_log import append, make_log
@@ -100,14 +100,14 @@ def test_a_topic_of_deleted_keys_makes_an_empty_snapshot(tmp_path: Path) -> None
     assert rows(tmp_path / "out") == []
 
 
-def test_keys_that_are_given_out_in_parts_are_the_same_keys(tmp_path: Path) -> None:
+def test_keys_returned_in_parts_are_the_same_keys(tmp_path: Path) -> None:
     for number, task in enumerate(first_round(Store(str(stored_topic(tmp_path))), TOPIC).tasks):
         parts = list(newest_of(task, number, rows_at_once=1))
         assert newest(parts).tobytes() == newest(newest_of(task, number)).tobytes()
         assert len(parts) > 1
 
 
-def test_spark_writes_the_same(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_writes_the_same_snapshot(spark: SparkSession, tmp_path: Path) -> None:
     from ottla.pipeline.snapshot.snapshot_job import rounds_on
 
     data_dir = stored_topic(tmp_path)

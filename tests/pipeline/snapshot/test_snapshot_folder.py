@@ -58,7 +58,7 @@ def lost(files: CrashFiles) -> Iterator[CrashFiles]:
 
 
 @pytest.mark.parametrize("is_first", [False, True], ids=["over another", "the first"])
-def test_power_may_go_before_any_operation(is_first: bool) -> None:
+def test_power_may_fail_before_any_operation(is_first: bool) -> None:
     count = 0
     for disk in lost(with_old(is_first=is_first)):
         count += 1
@@ -85,7 +85,7 @@ def test_a_process_may_be_killed_before_any_operation() -> None:
     assert content(done) == NEW
 
 
-def test_a_disk_that_refuses_anything_leaves_one_of_them() -> None:
+def test_a_disk_that_refuses_any_operation_leaves_one_snapshot() -> None:
     undisturbed = with_old()
     write(undisturbed, NEW)
     for number in range(len(undisturbed.operations)):
@@ -107,7 +107,7 @@ def test_a_disk_that_refuses_anything_leaves_one_of_them() -> None:
         assert content(files) == NEWER
 
 
-def test_an_error_while_it_is_written_leaves_the_old_one() -> None:
+def test_an_error_during_the_write_keeps_the_old_snapshot() -> None:
     files = with_old()
     with pytest.raises(ZeroDivisionError), again(files, overwrite=True):
         raise ZeroDivisionError
@@ -116,7 +116,7 @@ def test_an_error_while_it_is_written_leaves_the_old_one() -> None:
 
 
 @pytest.mark.parametrize("ends_first", ["the one that began first", "the other"])
-def test_of_two_jobs_at_once_each_writes_its_own(ends_first: str) -> None:
+def test_two_concurrent_jobs_write_separate_folders(ends_first: str) -> None:
     """In containers both may be process 1; the second one deleted the first one's files, and both continued in one folder."""
     files = with_old()
     first, second = again(files, overwrite=True), again(files, overwrite=True)
@@ -131,7 +131,7 @@ def test_of_two_jobs_at_once_each_writes_its_own(ends_first: str) -> None:
     assert files.list("/s") == ["out"]
 
 
-def test_what_jobs_have_left_goes_after_a_day_and_nothing_else_does() -> None:
+def test_only_leftovers_of_jobs_are_removed_after_a_day() -> None:
     files = with_old()
     old, young = (f"{OUT}.{at}-0a1b.part" for at in (NOW_MS - LEFT_MS - 1, NOW_MS - LEFT_MS))
     others = ["/s/outer.1600000000000-0a1b.part", f"{OUT}.1600000000000-0a1b.parts", f"{OUT}.7.part"]
@@ -141,7 +141,7 @@ def test_what_jobs_have_left_goes_after_a_day_and_nothing_else_does() -> None:
     assert set(files.list("/s")) == {each.removeprefix("/s/") for each in (OUT, young, *others)}
 
 
-def test_what_a_dead_executor_has_left_is_no_reason_to_refuse() -> None:
+def test_leftovers_of_a_dead_executor_do_not_cause_a_refusal() -> None:
     files = with_old()
     files.open(f"{OUT}/.part-00000.17", create=True)
     write(files, NEW)

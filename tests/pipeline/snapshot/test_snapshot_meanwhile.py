@@ -183,7 +183,7 @@ def check(server: Server, rows: list[dict[str, Any]]) -> None:
             assert key in found, f"{key!r} had a value all the time"
 
 
-def test_undisturbed_it_is_as_of_its_beginning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_undisturbed_snapshot_has_the_state_of_its_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server, rows, count = take(tmp_path, monkeypatch, {})
     assert {row["key"]: row["value"] for row in rows} == server.states[0]
     assert count > 8
@@ -199,7 +199,7 @@ def test_a_server_may_do_anything_at_any_moment(name: str, tmp_path: Path, monke
             assert {row["key"]: row["value"] for row in rows} == server.states[0]
 
 
-def test_a_server_may_do_things_at_several_moments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_may_change_the_log_at_several_moments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first event causes further rounds, and the second one may come during those."""
     for number, (first, second) in enumerate(some(product((0, 3, 7), (1, 6, 11, 17)), 3)):
         work: dict[int, Callable[[Server], None]] = {first: supersede, first + second: supersede}
@@ -210,14 +210,14 @@ def test_a_server_may_do_things_at_several_moments(tmp_path: Path, monkeypatch: 
         check(server, rows)
 
 
-def test_a_cleaner_that_is_faster_each_time_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cleaner_faster_than_each_round_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot_rounds, "ROUNDS_MAX", 2)
     with pytest.raises(SourceChangedError, match="were replaced in each of 2 rounds: its cleaner is faster"):
         take(tmp_path, monkeypatch, dict.fromkeys(range(10_000), supersede))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data"]
 
 
-def test_records_that_retention_takes_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_that_retention_deletes_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def retain(server: Server) -> None:
         server.log.roll(server.now_ms)
         server.log.advance_log_start(server.log.log_end_offset)
@@ -228,9 +228,7 @@ def test_records_that_retention_takes_are_told(tmp_path: Path, monkeypatch: pyte
         take(tmp_path, monkeypatch, {2: retain})
 
 
-def test_what_was_chosen_and_is_not_there_is_damage_where_no_cleaner_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_chosen_record_without_a_cleaner_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No other program removes records; if one is missing nevertheless, the user must be informed."""
     server = Server(tmp_path / "data")
     real_chosen = snapshot.chosen_of
@@ -249,16 +247,16 @@ def test_what_was_chosen_and_is_not_there_is_damage_where_no_cleaner_was(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_topic_that_is_made_anew_between_rounds_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def make_anew(server: Server) -> None:
+def test_a_topic_recreated_between_rounds_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def recreate(server: Server) -> None:
         supersede(server)
         write_partition_metadata(OsFiles(), server.log.directory, bytes(range(16)))
 
     with pytest.raises(SourceChangedError, match=r"was recreated|was deleted and created again"):
-        take(tmp_path, monkeypatch, {3: make_anew})
+        take(tmp_path, monkeypatch, {3: recreate})
 
 
-def test_a_high_watermark_that_lags_behind_the_cleaner_is_waited_for(tmp_path: Path) -> None:
+def test_a_high_watermark_below_the_cleaners_progress_is_awaited(tmp_path: Path) -> None:
     """Apache Kafka writes its high watermarks every few seconds, and cleans above the last written one."""
     server = Server(tmp_path / "data")
     (tmp_path / "data" / paths.CATALOG_FILE).unlink()
@@ -291,7 +289,7 @@ def test_a_high_watermark_that_lags_behind_the_cleaner_is_waited_for(tmp_path: P
     assert latest_values(server.log)[b"k"] == b"new 1" == next(row["value"] for row in rows if row["key"] == b"k")
 
 
-def test_an_attempt_that_comes_too_late_changes_nothing(tmp_path: Path) -> None:
+def test_a_late_attempt_changes_nothing(tmp_path: Path) -> None:
     """Spark abandons attempts (speculative ones, those of executors that it lost), which continue to run."""
     server = Server(tmp_path / "data")
     out = tmp_path / "out"
@@ -322,7 +320,7 @@ def test_an_attempt_that_comes_too_late_changes_nothing(tmp_path: Path) -> None:
     check(server, rows)
 
 
-def test_a_marker_above_the_high_watermark_that_the_cleaner_has_gone_by_is_waited_for(tmp_path: Path) -> None:
+def test_a_marker_above_the_high_watermark_passed_by_the_cleaner_is_awaited(tmp_path: Path) -> None:
     server = Server(tmp_path / "data")
     producer = Producer(server.log, 8, transactional=True)
     producer.write(("k", "2"))

@@ -94,7 +94,7 @@ def values(snapshot: Path) -> dict[bytes, bytes]:
     return {key: value for _, key, _, value in rows(snapshot)}
 
 
-def test_only_what_has_changed_is_written_and_the_rest_is_as_it_was(topic: Topic) -> None:
+def test_only_changes_are_written_and_the_other_rows_stay_the_same(topic: Topic) -> None:
     (log,) = topic.logs
     append(log, ("a", "1"), ("b", "1"), ("c", "1"))
     first = topic.take()
@@ -113,14 +113,14 @@ def test_only_what_has_changed_is_written_and_the_rest_is_as_it_was(topic: Topic
     }
 
 
-def test_nothing_new_is_a_snapshot_too(topic: Topic) -> None:
+def test_a_snapshot_without_changes_is_valid(topic: Topic) -> None:
     append(topic.logs[0], ("a", "1"))
     first = topic.take()
     assert rows(topic.take(since=first)) == rows(first)
     assert topic.result.keys == 0
 
 
-def test_it_may_take_the_place_of_the_one_that_it_goes_on_from(topic: Topic) -> None:
+def test_a_snapshot_may_replace_its_base(topic: Topic) -> None:
     (log,) = topic.logs
     append(log, ("a", "1"))
     out = topic.take()
@@ -131,7 +131,7 @@ def test_it_may_take_the_place_of_the_one_that_it_goes_on_from(topic: Topic) -> 
     assert sorted(path.name for path in topic.directory.iterdir()) == ["data", "snapshot-1"]
 
 
-def test_the_earlier_one_may_go(topic: Topic) -> None:
+def test_the_earlier_snapshot_may_be_deleted(topic: Topic) -> None:
     append(topic.logs[0], ("a", "1"))
     first = topic.take()
     append(topic.logs[0], ("b", "1"))
@@ -140,7 +140,7 @@ def test_the_earlier_one_may_go(topic: Topic) -> None:
     assert values(second) == {b"a": b"1", b"b": b"1"}
 
 
-def test_who_knows_nothing_of_layers_finds_no_rows_rather_than_wrong_ones(spark: SparkSession, topic: Topic) -> None:
+def test_a_reader_without_layer_support_finds_no_rows(spark: SparkSession, topic: Topic) -> None:
     append(topic.logs[0], ("a", "1"))
     first = topic.take()
     append(topic.logs[0], ("a", "2"))
@@ -150,7 +150,7 @@ def test_who_knows_nothing_of_layers_finds_no_rows_rather_than_wrong_ones(spark:
         spark.read.parquet(str(second))
 
 
-def test_a_key_that_retention_has_taken_is_gone(topic: Topic) -> None:
+def test_a_key_deleted_by_retention_is_absent(topic: Topic) -> None:
     (log,) = topic.logs
     append(log, ("old", "1"), roll=True)
     append(log, ("a", "1"))
@@ -165,7 +165,7 @@ def test_a_key_that_retention_has_taken_is_gone(topic: Topic) -> None:
     assert rows(second) == rows(topic.take())
 
 
-def test_a_partition_that_is_new_is_read_from_its_start(tmp_path: Path) -> None:
+def test_a_new_partition_is_read_from_its_start(tmp_path: Path) -> None:
     topic = Topic(tmp_path)
     append(topic.logs[0], ("a", "1"))
     first = topic.take()
@@ -185,7 +185,7 @@ def test_a_partition_that_is_new_is_read_from_its_start(tmp_path: Path) -> None:
         (-1, "found -1 ms"),
     ],
 )
-def test_one_that_is_older_than_tombstones_are_kept_is_refused(topic: Topic, later_ms: int, text: str) -> None:
+def test_a_base_older_than_tombstone_retention_is_refused(topic: Topic, later_ms: int, text: str) -> None:
     append(topic.logs[0], ("a", "1"))
     first = topic.take()
     topic.now_ms += later_ms
@@ -195,9 +195,7 @@ def test_one_that_is_older_than_tombstones_are_kept_is_refused(topic: Topic, lat
     topic.take(since=first)
 
 
-def test_one_that_becomes_too_old_while_what_has_changed_is_read_is_refused(
-    topic: Topic, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_base_that_expires_during_the_read_is_refused(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cleaner may remove tombstones as soon as their time has passed: the records they deleted must not come back."""
     (log,) = topic.logs
     append(log, ("a", "1"), ("b", "1"))
@@ -215,7 +213,7 @@ def test_one_that_becomes_too_old_while_what_has_changed_is_read_is_refused(
     assert sorted(path.name for path in topic.directory.iterdir()) == ["data", "snapshot-1"]
 
 
-def test_layers_are_not_put_on_one_another_without_end(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_layers_is_limited(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest, "LAYERS_MAX", 3)
     append(topic.logs[0], ("a", "1"))
     out = topic.take()
@@ -225,7 +223,7 @@ def test_layers_are_not_put_on_one_another_without_end(topic: Topic, monkeypatch
         topic.take(since=out, out=out)
 
 
-def test_what_cannot_be_gone_on_from_is_refused(topic: Topic, tmp_path: Path) -> None:
+def test_an_unsuitable_base_is_refused(topic: Topic, tmp_path: Path) -> None:
     append(topic.logs[0], ("a", "1"))
     first = topic.take()
     with pytest.raises(UsageError, match="expected an earlier snapshot, found none"):
@@ -292,7 +290,7 @@ def history(seed: str, directory: Path) -> int:
 
 
 @pytest.mark.parametrize("number", range(size(1, 10)))
-def test_on_random_histories_they_are_what_full_ones_are(number: int, tmp_path: Path) -> None:
+def test_on_random_histories_incremental_snapshots_equal_full_ones(number: int, tmp_path: Path) -> None:
     compared = 0
     for life in range(LIVES):
         compared += history(f"since {number} {life}", tmp_path / str(life))
@@ -300,7 +298,7 @@ def test_on_random_histories_they_are_what_full_ones_are(number: int, tmp_path: 
     assert compared > LIVES
 
 
-def test_on_spark_it_is_the_same(spark: SparkSession, topic: Topic) -> None:
+def test_spark_gives_the_same_incremental_snapshot(spark: SparkSession, topic: Topic) -> None:
     from ottla.pipeline.snapshot.snapshot_job import rounds_on
 
     (log,) = topic.logs
@@ -314,7 +312,7 @@ def test_on_spark_it_is_the_same(spark: SparkSession, topic: Topic) -> None:
     assert made.keys == 3 and rows(out) == rows(topic.take())
 
 
-def test_a_frame_has_the_rows_that_count(spark: SparkSession, topic: Topic) -> None:
+def test_a_frame_has_the_effective_rows(spark: SparkSession, topic: Topic) -> None:
     from ottla.pipeline import read_snapshot
 
     def framed(snapshot: Path) -> list[Row]:

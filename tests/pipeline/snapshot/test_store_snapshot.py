@@ -78,7 +78,7 @@ def changed(lake: Lake) -> None:
     log.close(NOW_MS)
 
 
-def test_it_has_the_rows_of_one_on_a_disk(lake: Lake, tmp_path: Path) -> None:
+def test_a_store_snapshot_has_the_rows_of_a_local_one(lake: Lake, tmp_path: Path) -> None:
     made = lake.snapshot()
     assert lake.rows() == lake.expected(tmp_path / "own")
     assert (made.path, made.keys) == (OUT, len(lake.rows()))
@@ -89,7 +89,7 @@ def test_it_has_the_rows_of_one_on_a_disk(lake: Lake, tmp_path: Path) -> None:
     assert sorted(f"s3://{name}" for name in lake.names() if name != manifest) == sorted(found.layers[0])
 
 
-def test_a_new_one_takes_the_place_of_the_old_one(lake: Lake) -> None:
+def test_a_new_snapshot_replaces_the_old_one(lake: Lake) -> None:
     lake.snapshot()
     old = set(lake.names())
     with pytest.raises(UsageError, match="expected no snapshot there, found one"):
@@ -101,7 +101,7 @@ def test_a_new_one_takes_the_place_of_the_old_one(lake: Lake) -> None:
     assert not old & set(lake.names())
 
 
-def test_one_made_since_names_the_files_of_the_earlier_one(lake: Lake, tmp_path: Path) -> None:
+def test_an_incremental_snapshot_names_the_files_of_the_earlier_one(lake: Lake, tmp_path: Path) -> None:
     lake.snapshot()
     old = {name for name in lake.names() if "_parts" in name}
     changed(lake)
@@ -116,7 +116,7 @@ def test_one_made_since_names_the_files_of_the_earlier_one(lake: Lake, tmp_path:
     assert lake.rows() == lake.expected(tmp_path / "again")
 
 
-def test_whatever_request_fails_for_good_the_old_one_stands_or_the_new_one_does(lake: Lake) -> None:
+def test_a_permanent_failure_of_any_request_leaves_a_complete_snapshot(lake: Lake) -> None:
     lake.snapshot()
     old, before_all = lake.rows(), dict(lake.store.objects)
     changed(lake)
@@ -151,7 +151,7 @@ def test_whatever_request_fails_for_good_the_old_one_stands_or_the_new_one_does(
     assert outcomes == {(False, False), (False, True), (True, True)}
 
 
-def test_a_manifest_that_was_not_wholly_written_does_not_count(lake: Lake) -> None:
+def test_a_partly_written_manifest_is_ignored(lake: Lake) -> None:
     lake.snapshot()
     rows = lake.rows()
     (name,) = [name for name in lake.names() if "_manifest" in name]
@@ -160,7 +160,7 @@ def test_a_manifest_that_was_not_wholly_written_does_not_count(lake: Lake) -> No
         assert lake.rows() == rows
 
 
-def test_of_two_at_once_one_stands_and_the_other_says_so(lake: Lake) -> None:
+def test_the_loser_of_two_concurrent_snapshots_reports_it(lake: Lake) -> None:
     lake.snapshot()
     changed(lake)
     began: list[int] = []
@@ -181,7 +181,7 @@ def test_of_two_at_once_one_stands_and_the_other_says_so(lake: Lake) -> None:
     }
 
 
-def test_who_finds_another_manifest_beside_the_own_withdraws(lake: Lake) -> None:
+def test_a_job_that_finds_a_foreign_manifest_withdraws(lake: Lake) -> None:
     lake.snapshot()
     rows, old = lake.rows(), lake.names()
     (name,) = [name for name in old if "_manifest" in name]
@@ -198,7 +198,7 @@ def test_who_finds_another_manifest_beside_the_own_withdraws(lake: Lake) -> None
     assert set(lake.names()) == {*old, other}
 
 
-def test_what_dead_jobs_have_left_goes_after_a_day(lake: Lake) -> None:
+def test_leftovers_of_dead_jobs_are_removed_after_a_day(lake: Lake) -> None:
     young, old = NOW_MS - LEFT_MS + 10, NOW_MS - LEFT_MS - 10
     for began_ms in (young, old):
         lake.store.put(f"lake/out/_parts/{began_ms:013}-aa/part-00000.x.parquet", b"x")
@@ -234,7 +234,7 @@ def test_a_topic_without_rows_has_a_file_without_rows(lake: Lake) -> None:
     ("out", "since"),
     [("s3://a/new", "s3://a/old"), ("s3://a/new", "/old"), ("/new", "s3://a/old"), ("s3://a/x", "s3://b/x")],
 )
-def test_since_another_place_is_refused_in_one_line(
+def test_a_base_in_another_store_is_refused_in_one_line(
     out: str, since: str, capsys: pytest.CaptureFixture[str], lake: Lake
 ) -> None:
     command = ["snapshot", str(lake.data_dir), "--topic", TOPIC, "--out", out, "--since", since, "--master", "none"]

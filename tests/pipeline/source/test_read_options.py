@@ -19,13 +19,13 @@ from support.noted import each_case
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b-c", 0)
 
 
-def test_defaults_are_those_of_kafkas_connector() -> None:
+def test_defaults_equal_those_of_kafkas_connector() -> None:
     assert parse_options({"path": "/data"}) == ReadOptions(path="/data")
     assert not ReadOptions(path="/data").is_committed
     assert not ReadOptions(path="/data").drops_malformed
 
 
-def test_names_and_words_come_in_any_case() -> None:
+def test_names_and_values_are_case_insensitive() -> None:
     texts = {
         "PATH": "/data",
         "topic": "a,b-c",
@@ -90,13 +90,13 @@ def test_names_and_words_come_in_any_case() -> None:
         ("startingTimestamp", "today", "option startingTimestamp: expected Unix milliseconds"),
     ],
 )
-def test_what_makes_no_sense_is_refused(name: str, text: str, why: str) -> None:
+def test_invalid_options_are_refused(name: str, text: str, why: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse_options({"path": "/data", name: text})
     assert str(refused.value).startswith(why)
 
 
-def test_without_a_path_there_is_nothing_to_read() -> None:
+def test_without_a_path_the_read_is_refused() -> None:
     with pytest.raises(UsageError, match="option path is missing"):
         parse_options({})
 
@@ -133,7 +133,7 @@ def test_partitions_are_chosen_by_topic_and_number(
     assert partitions_of(parse_options({"path": str(data_dir), **options}))[1] == found
 
 
-def test_a_partitions_own_directory_is_a_path_too(data_dir: Path) -> None:
+def test_a_partitions_own_directory_is_a_valid_path(data_dir: Path) -> None:
     assert partitions_of(parse_options({"path": f"{data_dir}/b-c-0/"}))[1] == [B0]
 
 
@@ -148,12 +148,12 @@ def test_a_partitions_own_directory_is_a_path_too(data_dir: Path) -> None:
         ),
     ],
 )
-def test_what_is_not_there_is_refused(data_dir: Path, options: dict[str, str], why: str) -> None:
+def test_missing_topics_and_partitions_are_refused(data_dir: Path, options: dict[str, str], why: str) -> None:
     with pytest.raises(UsageError, match=why):
         partitions_of(parse_options({"path": str(data_dir), **options}))
 
 
-def test_a_directory_that_is_no_data_directory_is_refused(tmp_path: Path) -> None:
+def test_a_directory_that_is_not_a_data_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no partition directories: it is not a data directory"):
         partitions_of(parse_options({"path": str(tmp_path)}))
     with pytest.raises(UsageError, match="is not a directory"):
@@ -185,7 +185,7 @@ LENIENT = {"failOnDataLoss": "false"}
         ({"endingOffsets": '{"a": {"0": 31}}', **LENIENT}, (0, 30)),
     ],
 )
-def test_offset_ranges(data_dir: Path, options: dict[str, str], found: tuple[int, int]) -> None:
+def test_offset_ranges_select_records(data_dir: Path, options: dict[str, str], found: tuple[int, int]) -> None:
     parsed = parse_options({"path": str(data_dir), "topic": "a", "partition": "0", **options})
     store, (tp,) = partitions_of(parsed)
     with opened(store, tp, committed=parsed.is_committed) as log:
@@ -209,7 +209,7 @@ def test_offset_ranges(data_dir: Path, options: dict[str, str], found: tuple[int
         ({"startingTimestamp": "9999"}, "a-0 has no record from timestamp 9999 on"),
     ],
 )
-def test_offsets_that_the_log_does_not_have_are_refused(data_dir: Path, options: dict[str, str], why: str) -> None:
+def test_offsets_outside_the_log_are_refused(data_dir: Path, options: dict[str, str], why: str) -> None:
     parsed = parse_options({"path": str(data_dir), "topic": "a", "partition": "0", **options})
     store, (tp,) = partitions_of(parsed)
     with opened(store, tp, committed=parsed.is_committed) as log, pytest.raises(UsageError, match=why):
@@ -222,7 +222,7 @@ def whole_range(data_dir: Path) -> tuple[int, int]:
         return offset_range(options, log)
 
 
-def test_checkpoints_bound_what_is_read(data_dir: Path) -> None:
+def test_checkpoints_bound_the_read_range(data_dir: Path) -> None:
     """In a directory of Apache Kafka the bound is the high watermark: records above may never have been acknowledged."""
     OffsetCheckpoint(OsFiles(), f"{data_dir}/log-start-offset-checkpoint").write({A0: 12})
     assert whole_range(data_dir) == (12, 30)

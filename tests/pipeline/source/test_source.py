@@ -144,7 +144,7 @@ def test_a_live_broker_is_read_as_by_a_consumer(
     assert frame.rdd.getNumPartitions() > 4
 
 
-def test_the_schema_is_that_of_kafkas_connector(spark: SparkSession, broker: ottla.Broker, data_dir: str) -> None:
+def test_the_schema_equals_that_of_kafkas_connector(spark: SparkSession, broker: ottla.Broker, data_dir: str) -> None:
     """The schema in the documentation of Kafka's connector."""
     columns = ["key binary", "value binary", "topic string", "partition int", "offset bigint", "timestamp timestamp"]
     columns.append("timestampType int")
@@ -183,14 +183,14 @@ def test_a_schema_chooses_columns(spark: SparkSession, broker: ottla.Broker, dat
         ),
     ],
 )
-def test_a_schema_that_cannot_be_is_refused(
+def test_an_invalid_schema_is_refused(
     spark: SparkSession, broker: ottla.Broker, data_dir: str, schema: str, why: str
 ) -> None:
     with pytest.raises(AnalysisException, match=why):
         spark.read.format("ottla").schema(schema).load(data_dir).collect()
 
 
-def test_nothing_to_read_is_an_empty_frame(spark: SparkSession, broker: ottla.Broker, data_dir: str) -> None:
+def test_an_empty_log_gives_an_empty_frame(spark: SparkSession, broker: ottla.Broker, data_dir: str) -> None:
     assert frame_of(spark, data_dir, topic="empty").collect() == []
 
 
@@ -202,7 +202,7 @@ def test_nothing_to_read_is_an_empty_frame(spark: SparkSession, broker: ottla.Br
         ({"maxOffsetsPerTrigger": "9"}, "option maxOffsetsPerTrigger is for streams only"),
     ],
 )
-def test_options_that_cannot_be_are_refused(
+def test_invalid_options_are_refused(
     spark: SparkSession, broker: ottla.Broker, data_dir: str, options: dict[str, str], why: str
 ) -> None:
     with pytest.raises(AnalysisException, match=why):
@@ -238,7 +238,7 @@ def data_dir_of(log: Log) -> Path:
     return Path(log.directory).parent
 
 
-def test_batch_columns_say_where_a_record_is_and_who_wrote_it(spark: SparkSession, log: Log) -> None:
+def test_batch_columns_give_a_records_position_and_producer(spark: SparkSession, log: Log) -> None:
     frame = frame_of(spark, data_dir_of(log), includeBatchColumns=True).orderBy("offset")
     codecs = ["none", "gzip", "snappy", "lz4", "zstd"]
     rows = frame.collect()
@@ -301,7 +301,7 @@ def test_offsets_and_partitions_pushed_down_are_not_filtered_again(spark: SparkS
     assert "Filter (" not in plan
 
 
-def test_a_session_without_push_down_reads_all_the_same(spark: SparkSession, log: Log) -> None:
+def test_a_session_without_push_down_can_read(spark: SparkSession, log: Log) -> None:
     """Spark fails the query of a source that accepts filters while push-down is disabled; queries of Ottla's source work."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
     try:
@@ -343,7 +343,7 @@ def position_of(data: bytearray, offset: int) -> int:
     return at
 
 
-def test_damage_is_an_error_that_says_where(spark: SparkSession, damaged: Path) -> None:
+def test_damage_is_an_error_with_its_position(spark: SparkSession, damaged: Path) -> None:
     frame = frame_of(spark, damaged.parent.parent)
     with pytest.raises(PythonException) as refused:
         frame.count()

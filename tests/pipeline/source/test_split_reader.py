@@ -251,7 +251,7 @@ def test_damage_stops_a_read_or_is_counted(
     assert damage_in(middle) == dropped
 
 
-def test_a_segments_last_batch_does_not_vanish_into_the_next(log: Log, tmp_path: Path) -> None:
+def test_a_segments_last_batch_is_not_skipped_at_the_boundary(log: Log, tmp_path: Path) -> None:
     """No CRC covers a base offset."""
     directory = on_disk(log, tmp_path)
     name, position = position_of(log, 95)
@@ -262,7 +262,7 @@ def test_a_segments_last_batch_does_not_vanish_into_the_next(log: Log, tmp_path:
         rows(opened(directory), 0, 150, 1 << 20)
 
 
-def test_records_that_cannot_be_are_refused_under_a_good_crc(log: Log, tmp_path: Path) -> None:
+def test_invalid_records_are_refused_despite_a_valid_crc(log: Log, tmp_path: Path) -> None:
     directory = on_disk(log, tmp_path)
     bad = batch(("k", "v"), base_offset=150)
     bad[61] += 2  # the record's length
@@ -280,7 +280,7 @@ def test_records_that_cannot_be_are_refused_under_a_good_crc(log: Log, tmp_path:
 
 
 @pytest.mark.parametrize("tail_bytes", [1, 60, 61, 100, 200])
-def test_a_torn_end_of_the_last_segment_is_no_damage(log: Log, tmp_path: Path, tail_bytes: int) -> None:
+def test_a_torn_end_of_the_last_segment_is_not_damage(log: Log, tmp_path: Path, tail_bytes: int) -> None:
     directory = on_disk(log, tmp_path)
     path = directory / f"{100:020}.log"
     whole = path.read_bytes()
@@ -293,7 +293,7 @@ def test_a_torn_end_of_the_last_segment_is_no_damage(log: Log, tmp_path: Path, t
     assert path.read_bytes() == whole + bytes(tail_bytes), "nothing is written"
 
 
-def test_a_last_segment_torn_below_what_was_on_disk_is_damaged(log: Log, tmp_path: Path) -> None:
+def test_a_last_segment_torn_below_the_durable_end_is_damaged(log: Log, tmp_path: Path) -> None:
     directory = on_disk(log, tmp_path)
     path = directory / f"{100:020}.log"
     path.write_bytes(path.read_bytes()[:-1])
@@ -302,7 +302,7 @@ def test_a_last_segment_torn_below_what_was_on_disk_is_damaged(log: Log, tmp_pat
         rows(opened(directory, durable_end_offset=150), 0, 150, 1 << 20)
 
 
-def test_a_last_segment_with_something_else_behind_it_is_damaged(log: Log, tmp_path: Path) -> None:
+def test_a_last_segment_followed_by_foreign_bytes_is_damaged(log: Log, tmp_path: Path) -> None:
     directory = on_disk(log, tmp_path)
     path = directory / f"{100:020}.log"
     path.write_bytes(path.read_bytes() + b"#" * 100)
@@ -332,7 +332,7 @@ def test_offset_indexes_are_not_trusted(log: Log, tmp_path: Path, spoil: Callabl
     assert [row[0] for row in rows(found, 0, 150, 500)] == list(range(150))
 
 
-def test_a_high_watermark_bounds_what_is_read(log: Log, tmp_path: Path) -> None:
+def test_a_high_watermark_bounds_the_read_range(log: Log, tmp_path: Path) -> None:
     directory = on_disk(log, tmp_path)
     assert opened(directory, high_watermark=125).readable_end_offset == 125
     assert opened(directory, high_watermark=1_000).readable_end_offset == 150
@@ -373,7 +373,7 @@ def test_a_log_cleaned_after_planning_is_read_by_offsets(tmp_path: Path) -> None
     assert read_all(splits) == now
 
 
-def test_records_deleted_after_planning_are_missed(tmp_path: Path) -> None:
+def test_records_deleted_after_planning_are_reported(tmp_path: Path) -> None:
     log = live_log(tmp_path)
     splits = planned(log)
     log.advance_log_start(25)
@@ -384,7 +384,7 @@ def test_records_deleted_after_planning_are_missed(tmp_path: Path) -> None:
         read_all(splits)
 
 
-def test_a_swap_is_read_through_however_long_it_takes(log: Log, tmp_path: Path) -> None:
+def test_a_swap_of_any_duration_is_read_through(log: Log, tmp_path: Path) -> None:
     directory = on_disk(log, tmp_path)
     before = rows(opened(directory), 0, 150, 1 << 20)
     (directory / f"{50:020}.log").rename(directory / f"{50:020}.log.swap")
@@ -396,7 +396,7 @@ def test_a_swap_is_read_through_however_long_it_takes(log: Log, tmp_path: Path) 
     assert rows(found, 0, 150, 1 << 20) == before
 
 
-def test_a_topic_that_was_made_anew_is_not_read_for_the_old_one(tmp_path: Path) -> None:
+def test_a_recreated_topic_is_not_read_as_the_old_one(tmp_path: Path) -> None:
     log = live_log(tmp_path)
     splits = planned(log)
     shutil.rmtree(log.directory)
@@ -408,7 +408,7 @@ def test_a_topic_that_was_made_anew_is_not_read_for_the_old_one(tmp_path: Path) 
         read_all(splits)
 
 
-def test_an_end_that_went_away_is_missed(tmp_path: Path) -> None:
+def test_a_truncated_end_is_reported(tmp_path: Path) -> None:
     log = live_log(tmp_path)
     splits = planned(log)
     cut_off(log, 50)
@@ -416,7 +416,7 @@ def test_an_end_that_went_away_is_missed(tmp_path: Path) -> None:
         read_all(splits)
 
 
-def test_an_inode_that_was_given_to_another_file_is_noticed(tmp_path: Path) -> None:
+def test_a_reused_inode_is_noticed(tmp_path: Path) -> None:
     """File systems reuse the number of a removed file."""
     log = live_log(tmp_path)
     first = planned(log)[0]
@@ -426,7 +426,7 @@ def test_an_inode_that_was_given_to_another_file_is_noticed(tmp_path: Path) -> N
     assert read_all([replace(first, inode=inode)]) == now
 
 
-def test_open_transactions_in_a_broker_that_lives(tmp_path: Path) -> None:
+def test_open_transactions_of_a_running_broker_are_read(tmp_path: Path) -> None:
     """The index entry of the last segment is in the broker's memory; the marker in the log contains the same."""
     log = make_log(OsFiles(), data_dir=str(tmp_path))
     producer = Producer(log, 7, transactional=True)
@@ -443,14 +443,14 @@ def test_open_transactions_in_a_broker_that_lives(tmp_path: Path) -> None:
     assert [row[1] for row in rows(found, 0, stable_end, 1 << 20, wanted=Wanted(SCHEMA, aborted))] == [b"c"]
 
 
-def test_offsets_far_above_the_base(tmp_path: Path) -> None:
+def test_offsets_far_above_the_base_are_read(tmp_path: Path) -> None:
     base = 2**40
     log = log_with_holes((base, [batch(("a", "1"), base_offset=base), batch(("b", "2"), base_offset=base + 2**31 - 1)]))
     found = opened(on_disk(log, tmp_path))
     assert [row[0] for row in rows(found, 0, 2**63 - 1, 1)] == [base, base + 2**31 - 1]
 
 
-def test_aborted_transactions_whose_index_a_power_loss_took(tmp_path: Path) -> None:
+def test_aborted_transactions_are_known_after_a_power_loss_deletes_their_index(tmp_path: Path) -> None:
     """Nothing above the recovery point was synced: the producers' snapshot may exist nevertheless, and the index not."""
     log = make_log()
     append(log, ("k", "1"), roll=True)

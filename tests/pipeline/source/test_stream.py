@@ -42,7 +42,7 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
         ((3, 3, 3), 1, (1, 1, 1)),
     ],
 )
-def test_a_limit_is_shared_out_by_how_far_each_is_behind(
+def test_a_limit_is_divided_by_the_lag_of_each_partition(
     behind: tuple[int, ...], limit: int, given: tuple[int, ...]
 ) -> None:
     tps = (A0, A1, B0)
@@ -51,7 +51,7 @@ def test_a_limit_is_shared_out_by_how_far_each_is_behind(
     assert share(begins, ends, limit) == {tp: begins[tp] + count for tp, count in zip(tps, given, strict=True)}
 
 
-def test_any_limit_comes_to_an_end() -> None:
+def test_every_limit_reaches_the_end() -> None:
     rng = random.Random(1)
     for _ in range(100):
         begins = {tp: 0 for tp in (A0, A1, B0)}
@@ -61,7 +61,7 @@ def test_any_limit_comes_to_an_end() -> None:
         assert begins == ends
 
 
-def test_offsets_in_a_checkpoint_look_as_those_of_kafkas_connector() -> None:
+def test_offsets_in_a_checkpoint_look_like_those_of_kafkas_connector() -> None:
     offsets = {B0: 2, A0: 1, A1: 0}
     assert as_json(offsets) == {"a": {"0": 1, "1": 0}, "b": {"0": 2}}
     assert by_partition(as_json(offsets)) == offsets
@@ -73,12 +73,12 @@ def test_a_stream_has_no_end() -> None:
 
 
 @pytest.mark.skipif(data_source_api.HAS_READ_LIMITS, reason="this PySpark asks for so much at a time")
-def test_a_spark_that_knows_no_limits_is_not_given_one() -> None:
+def test_a_spark_without_limit_support_gets_no_limit() -> None:
     with pytest.raises(UsageError, match=r"maxOffsetsPerTrigger needs PySpark 4\.2"):
         StreamReader(ReadOptions(path="/data", max_offsets_per_trigger=5), None)
 
 
-def test_a_spark_that_does_not_say_where_a_stream_is_gets_all_there_is(tmp_path: Path) -> None:
+def test_a_spark_without_stream_positions_gets_all_available_records(tmp_path: Path) -> None:
     """PySpark 4.0 asks in this way; a truncated log does not move the stream back."""
     log = make_log(OsFiles(), tp=A0, data_dir=str(tmp_path))
     append(log, ("k", "1"), ("l", "1"))
@@ -160,7 +160,9 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 
 @pytest.mark.needs_sources("HAS_READ_LIMITS")
-def test_micro_batches_keep_to_their_limit_and_a_restart_goes_on(spark: SparkSession, tmp_path: Path, log: Log) -> None:
+def test_micro_batches_respect_their_limit_and_a_restart_continues(
+    spark: SparkSession, tmp_path: Path, log: Log
+) -> None:
     job = A_JOB(spark, tmp_path, maxOffsetsPerTrigger="15")
     batches = job.run()
     assert [len(batch) for batch in batches] == [15, 15, 10]
@@ -188,9 +190,7 @@ def test_an_open_transaction_is_waited_for(spark: SparkSession, tmp_path: Path, 
 
 
 @pytest.mark.needs_sources("HAS_READ_LIMITS")
-def test_a_log_whose_start_has_moved_past_the_checkpoint_is_data_loss(
-    spark: SparkSession, tmp_path: Path, log: Log
-) -> None:
+def test_a_log_start_past_the_checkpoint_is_data_loss(spark: SparkSession, tmp_path: Path, log: Log) -> None:
     job = A_JOB(spark, tmp_path, startingOffsets='{"a": {"0": 5}}', endingOffsets="latest")
     with pytest.raises(Exception, match="a stream has no end"):
         job.run()

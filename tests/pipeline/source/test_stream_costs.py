@@ -100,7 +100,7 @@ def cost_of_a_trigger(data_dir: Path, segments: int, isolation_level: str) -> tu
 
 @pytest.mark.needs_sources
 @pytest.mark.parametrize("isolation_level", ["read_uncommitted", "read_committed"])
-def test_a_trigger_costs_what_is_new_and_not_what_the_log_has(tmp_path: Path, isolation_level: str) -> None:
+def test_a_triggers_cost_grows_with_new_records_only(tmp_path: Path, isolation_level: str) -> None:
     short = cost_of_a_trigger(tmp_path / "short", 5, isolation_level)
     long = cost_of_a_trigger(tmp_path / "long", 60, isolation_level)
     assert long[0] > 5 * short[0], "the first one looks at all"
@@ -124,7 +124,7 @@ def outline(tasks: list[Task]) -> list[object]:
 
 @pytest.mark.parametrize("committed", [False, True])
 @pytest.mark.parametrize("seed", range(size(3, 12)))
-def test_who_follows_a_log_sees_what_a_fresh_look_sees(tmp_path: Path, seed: int, committed: bool) -> None:
+def test_a_reader_that_follows_a_log_sees_its_current_content(tmp_path: Path, seed: int, committed: bool) -> None:
     rng = random.Random(seed)
     log = make_log(OsFiles(), tp=A0, data_dir=str(tmp_path))
     append(log, ("first", "1"))

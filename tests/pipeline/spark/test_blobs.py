@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def test_a_row_is_read_as_it_was_made() -> None:
+def test_a_row_reads_back_as_made() -> None:
     kind = BlobRows("source", "kind")
     rows = [((0, 7, 2), b"\0\xff"), ((5, 0, -1), b""), ((2**31 - 1, 1, 1), bytes(range(256)))]
     batches = [kind.row(*numbers, data=memoryview(data)) for numbers, data in rows]
@@ -30,7 +30,7 @@ def test_a_row_is_read_as_it_was_made() -> None:
     assert [(numbers, bytes(data)) for numbers, data in kind.read(iter(batches))] == rows
 
 
-def test_data_outlives_the_batch_that_brought_it() -> None:
+def test_data_outlive_their_batch() -> None:
     kind = BlobRows()
     found = list(kind.read(kind.row(number, data=bytes([number]) * 1_000) for number in range(50)))
     assert [bytes(data) for _, data in found] == [bytes([number]) * 1_000 for number in range(50)]
@@ -41,7 +41,7 @@ def test_only_a_task_has_an_attempt() -> None:
         attempt_of("app-1")
 
 
-def test_rows_share_batches_and_large_ones_go_alone() -> None:
+def test_rows_share_batches_and_large_rows_are_sent_separately() -> None:
     kind = BlobRows("source")
     small = [((number, 1), bytes([number % 256]) * (number % 3)) for number in range(BATCH_ROWS + 5)]
     rows = [*small, ((1, 2), b"x" * BATCH_BYTES), ((7, 3), b"y")]

@@ -62,7 +62,7 @@ NOT_STARTED_LINE = (
         (Py4JError(""), PipelineError, "Spark's own process: it ended"),
     ],
 )  # fmt: skip
-def test_a_failure_is_said_in_the_line_that_says_why(error: Exception, kind: type[PipelineError], text: str) -> None:
+def test_a_failure_is_reported_with_its_cause(error: Exception, kind: type[PipelineError], text: str) -> None:
     with pytest.raises(PipelineError) as found, failures_translated():
         raise error
     assert (type(found.value), str(found.value)) == (kind, text)

@@ -20,7 +20,7 @@ def on_interrupt(request: pytest.FixtureRequest) -> Iterator[Any]:
     signal.signal(signal.SIGINT, before)
 
 
-def test_an_interrupt_waits_until_the_jvm_has_somebody_to_end_it(on_interrupt: Any) -> None:
+def test_an_interrupt_waits_until_the_jvm_can_be_ended(on_interrupt: Any) -> None:
     reached = False
     is_heard = on_interrupt is not signal.SIG_IGN
     with pytest.raises(KeyboardInterrupt) if is_heard else nullcontext(), interrupts_deferred() as is_interrupted:

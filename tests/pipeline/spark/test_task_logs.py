@@ -32,7 +32,7 @@ def _java() -> None:
 
 
 @full_only  # a JVM of its own, for 24 s of processor time
-def test_tasks_of_this_machine_are_heard_when_asked_for_and_the_ui_is_named(tmp_path: Path) -> None:
+def test_local_task_logs_appear_on_request_and_the_ui_is_named(tmp_path: Path) -> None:
     data_dir = stored_topic(tmp_path)
     command = [sys.executable, "-m", "ottla.pipeline.cli", "compact", str(data_dir), "--topic", TOPIC, "--json"]
     java = f"spark.driver.extraJavaOptions={JAVA_OPTIONS}"
@@ -54,7 +54,7 @@ def test_tasks_of_this_machine_are_heard_when_asked_for_and_the_ui_is_named(tmp_
         assert said.index(f"{what}: begins") < said.index(f"{what}: done")
 
 
-def test_on_a_cluster_they_are_heard_and_on_this_machine_not() -> None:
+def test_task_logs_appear_on_a_cluster_and_not_locally() -> None:
     def context(master: str, **confs: str) -> Any:
         return SimpleNamespace(master=master, getConf=lambda: confs)
 
@@ -66,7 +66,7 @@ def test_on_a_cluster_they_are_heard_and_on_this_machine_not() -> None:
     assert not are_wanted(context("local[*]", **{"spark.log.level": "OFF"}))
 
 
-def test_without_spark_they_are_for_who_has_asked_for_them(caplog: pytest.LogCaptureFixture) -> None:
+def test_without_spark_task_logs_appear_on_request(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "ottla.tasks")
     with logged("orders-0: scan of a file"):
         pass

@@ -36,7 +36,7 @@ spark.stop()
 """
 
 
-def test_workers_run_here_only_if_theirs_is_this_very_python(tmp_path: Path) -> None:
+def test_local_workers_need_the_drivers_python(tmp_path: Path) -> None:
     own, other, base = tmp_path / "own", tmp_path / "other", tmp_path / "base"
     for folder in (own, other, base):
         folder.mkdir()
@@ -59,7 +59,7 @@ def test_workers_run_here_only_if_theirs_is_this_very_python(tmp_path: Path) -> 
         (None, False, "workers of the Connect server"),
     ],
 )
-def test_the_refusal_is_one_line_that_says_what_to_do(python: str | None, is_given: bool, says: str) -> None:
+def test_the_refusal_is_one_line_with_a_remedy(python: str | None, is_given: bool, says: str) -> None:
     text = refusal("No module named 'ottla'", python, is_given=is_given)
     assert text.startswith(says) and "No module named 'ottla'" in text and "ottla[spark]" in text and "\n" not in text
 
@@ -76,7 +76,7 @@ def python_named(python: str) -> str:
 
 @pytest.mark.needs_sources
 @pytest.mark.parametrize(("python", "says"), WITHOUT_OTTLA)
-def test_workers_without_ottla_are_told_of_by_register(
+def test_workers_without_ottla_are_reported_by_register(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, python: str, says: str
 ) -> None:
     path = python_named(python)
@@ -93,7 +93,7 @@ def test_workers_without_ottla_are_told_of_by_register(
 @pytest.mark.needs_sources
 @full_only  # a JVM for each
 @pytest.mark.parametrize(("python", "says"), WITHOUT_OTTLA)
-def test_a_session_whose_workers_have_no_ottla_is_told_so_by_register(python: str, says: str) -> None:
+def test_a_session_whose_workers_lack_ottla_is_refused_by_register(python: str, says: str) -> None:
     try:
         home = java_home()
     except UsageError as error:

@@ -138,7 +138,7 @@ def truncation(log: Log) -> None:
     cut_off(log, 4)
 
 
-def starting_anew(log: Log) -> None:
+def starting_empty(log: Log) -> None:
     cut_off(log, -1)
     log.files.open(paths.log_path(DIRECTORY, 100), create=True).close()
 
@@ -176,7 +176,7 @@ WORK: dict[str, tuple[Callable[[], Log], Callable[[Log], None]]] = {
     "a roll": (full_log, a_roll),
     "retention": (full_log, retention),
     "truncation": (full_log, truncation),
-    "starting anew": (full_log, starting_anew),
+    "starting anew": (full_log, starting_empty),
     "a clean stop": (full_log, stopping),
 }
 """Name -> the log, and the work on it."""
@@ -194,7 +194,7 @@ def at_work(name: str) -> list[CrashFiles]:
 
 
 @pytest.mark.parametrize("name", WORK)
-def test_at_every_moment_the_log_is_what_a_start_would_make_of_it(name: str) -> None:
+def test_at_every_moment_the_log_equals_a_started_servers(name: str) -> None:
     for number, disk in enumerate(at_work(name)[:: size(2, 1)]):
         try:
             found = read(disk)
@@ -213,7 +213,7 @@ ONE_IN = {
 
 
 @pytest.mark.parametrize("name", ONE_IN)
-def test_after_a_crash_at_any_moment_the_log_is_what_a_start_makes_of_it(
+def test_after_a_crash_at_any_moment_the_log_equals_a_started_servers(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The test looks at a part of the disks that any subset of directory operations leaves."""
@@ -235,7 +235,7 @@ def test_after_a_crash_at_any_moment_the_log_is_what_a_start_makes_of_it(
 
 
 @pytest.mark.parametrize("name", WORK)
-def test_a_directory_that_changes_under_its_reader_is_read_as_it_was_at_some_moment(name: str) -> None:
+def test_a_changing_directory_is_read_in_a_state_it_had(name: str) -> None:
     """The reads begin at every moment: with one step per access, or with a jump to a later moment at any access."""
     found = at_work(name)
     possible = set()
@@ -272,7 +272,7 @@ def end_has_segments(disk: CrashFiles) -> bool:
     return any(name.endswith(".log") for name in disk.list(DIRECTORY))
 
 
-def test_a_split_is_read_as_before_or_as_after_it() -> None:
+def test_a_split_is_read_in_its_state_before_or_after() -> None:
     log = log_to_split()
     files = log.files
     assert isinstance(files, CrashFiles)
@@ -281,7 +281,7 @@ def test_a_split_is_read_as_before_or_as_after_it() -> None:
         assert read(disk) == expected, disk.list(DIRECTORY)
 
 
-def test_an_install_is_read_through() -> None:
+def test_an_install_does_not_disturb_a_read() -> None:
     life = staged()
     files = life.copy()
     found = moments(files, lambda: install(life.plan, files, now_ms=SECOND_MS))
@@ -290,7 +290,7 @@ def test_an_install_is_read_through() -> None:
     assert len(found) > 80
 
 
-def test_a_deleted_topic_is_no_damage() -> None:
+def test_a_deleted_topic_is_not_damage() -> None:
     log = full_log()
     files = log.files
     assert isinstance(files, CrashFiles)

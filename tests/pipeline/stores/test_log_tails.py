@@ -12,7 +12,7 @@ from ottla.storage.topics.config import LogConfig
 from support.logs.batches import batch
 
 
-def test_a_segment_whose_index_cannot_be_made_again_is_read_all_the_same(tmp_path: Path) -> None:
+def test_a_segment_whose_index_cannot_be_rebuilt_is_readable(tmp_path: Path) -> None:
     """The segment's offsets decrease, which a rebuilt index refuses."""
     data = b"".join(bytes(batch(("k", "x" * 6_000), base_offset=offset)) for offset in (0, 9, 5, 3, 2))
     (tmp_path / paths.segment_file_name(0, paths.LOG)).write_bytes(data)

@@ -45,7 +45,7 @@ def test_a_thousand_open_files_share_a_few_descriptors(tmp_path: Path) -> None:
     assert of_these(tmp_path) == 0
 
 
-def test_what_is_read_all_the_time_keeps_its_descriptor(tmp_path: Path) -> None:
+def test_a_frequently_read_file_keeps_its_descriptor(tmp_path: Path) -> None:
     descriptors = Descriptors(lambda: 8)
     (busy_path, *paths) = written(tmp_path, 100)
     busy = opened(busy_path, descriptors)
@@ -57,7 +57,7 @@ def test_what_is_read_all_the_time_keeps_its_descriptor(tmp_path: Path) -> None:
         assert busy.read_at(0, 4) == b"0000"
 
 
-def test_dropped_files_leave_nothing_behind(tmp_path: Path) -> None:
+def test_dropped_files_leave_no_descriptors(tmp_path: Path) -> None:
     descriptors = Descriptors(lambda: 8)
     for path in written(tmp_path, 100):
         opened(path, descriptors)
@@ -71,7 +71,7 @@ def evicted(path: Path, descriptors: Descriptors) -> LogFile:
     return file
 
 
-def test_a_file_that_was_replaced_meanwhile_is_not_read(tmp_path: Path) -> None:
+def test_a_file_replaced_since_opening_is_not_read(tmp_path: Path) -> None:
     first, second = written(tmp_path, 2)
     file = evicted(first, Descriptors(lambda: 8))
     os.replace(second, first)
@@ -82,7 +82,7 @@ def test_a_file_that_was_replaced_meanwhile_is_not_read(tmp_path: Path) -> None:
     assert of_these(tmp_path) == 0
 
 
-def test_a_file_that_went_away_meanwhile_is_not_read(tmp_path: Path) -> None:
+def test_a_file_deleted_since_opening_is_not_read(tmp_path: Path) -> None:
     (path,) = written(tmp_path, 1)
     file = evicted(path, Descriptors(lambda: 8))
     path.unlink()
@@ -90,7 +90,7 @@ def test_a_file_that_went_away_meanwhile_is_not_read(tmp_path: Path) -> None:
         file.read_into(0, memoryview(bytearray(4)))
 
 
-def test_an_inode_that_was_given_to_another_file_is_not_believed(tmp_path: Path) -> None:
+def test_a_reused_inode_is_noticed(tmp_path: Path) -> None:
     (path,) = written(tmp_path, 1)
     file = evicted(path, Descriptors(lambda: 8))
     path.write_bytes(b"other" * 100)  # the same inode, as of a file that was created after this one was deleted
@@ -98,7 +98,7 @@ def test_an_inode_that_was_given_to_another_file_is_not_believed(tmp_path: Path)
         file.read_at(0, 4)
 
 
-def test_a_file_that_has_grown_shows_the_size_that_it_had(tmp_path: Path) -> None:
+def test_a_file_that_has_grown_shows_its_original_size(tmp_path: Path) -> None:
     path = tmp_path / "active"
     path.write_bytes(b"")
     empty = evicted(path, Descriptors(lambda: 8))
@@ -122,7 +122,7 @@ def test_a_closed_file_stays_closed(tmp_path: Path) -> None:
         file.status()
 
 
-def test_threads_that_read_more_files_than_may_be_open_read_what_is_in_them(tmp_path: Path) -> None:
+def test_threads_may_read_more_files_than_descriptors_allow(tmp_path: Path) -> None:
     descriptors = Descriptors(lambda: 2)
     files = [opened(path, descriptors) for path in written(tmp_path, 20)]
     wrong: list[int] = []

@@ -84,7 +84,7 @@ def test_a_log_is_found_as_the_server_left_it() -> None:
             file.read_at(0, 1)
 
 
-def test_producers_are_those_of_the_newest_snapshot_and_what_follows_and_nothing_is_tidied_up() -> None:
+def test_producers_come_from_newest_snapshot_and_later_records_without_cleanup() -> None:
     files = stopped(open_txn=True)
     damaged = paths.snapshot_path(f"{DATA_DIR}/{TP}", 4)
     files.open(damaged).append(b"\0")
@@ -93,7 +93,7 @@ def test_producers_are_those_of_the_newest_snapshot_and_what_follows_and_nothing
     assert files.exists(damaged)
 
 
-def test_a_pass_ends_below_what_no_server_vouches_for() -> None:
+def test_a_pass_ends_below_the_unconfirmed_records() -> None:
     assert upper(stopped()) == 3
     assert upper(stopped(open_txn=True)) == 1
     crashed = stopped(is_clean=False)
@@ -106,7 +106,7 @@ def test_a_pass_ends_below_what_no_server_vouches_for() -> None:
     assert upper(kafkas) == 2
 
 
-def test_configs_are_the_topics_own_over_the_brokers_with_the_callers_on_top() -> None:
+def test_configs_combine_caller_topic_and_broker_in_this_order() -> None:
     files = CrashFiles()
     files.make_dir(DATA_DIR)
     put_catalog(
@@ -152,7 +152,7 @@ def test_producers_expire_as_in_the_server(name: str) -> None:
             assert found.producers.last_records() == log.producers.last_records()
 
 
-def test_an_expiration_that_makes_no_sense_is_refused() -> None:
+def test_an_invalid_expiration_is_refused() -> None:
     with pytest.raises(UsageError, match=r"producer\.id\.expiration\.ms: expected a number from 1 .*, found 'soon'"):
         Store(DATA_DIR, stopped()).producer_expiration_ms({EXPIRATION: "soon"})
 
@@ -165,7 +165,7 @@ def test_a_torn_tail_is_legal_in_the_last_segment() -> None:
         assert log.log_end_offset == 4
 
 
-def test_a_pass_under_way_is_no_damage() -> None:
+def test_a_running_pass_is_not_damage() -> None:
     files = stopped(is_clean=False)
     put_checkpoint(files, paths.RECOVERY_POINT_CHECKPOINT, 4)
     for kind in paths.SEGMENT_KINDS:
@@ -173,7 +173,7 @@ def test_a_pass_under_way_is_no_damage() -> None:
     assert upper(files) == 3
 
 
-def test_a_swap_under_way_is_waited_for_by_whoever_works_on_the_log() -> None:
+def test_jobs_on_a_log_wait_for_a_running_swap() -> None:
     files = stopped()
     path = paths.log_path(f"{DATA_DIR}/{TP}", 0)
     leave_swap(files)
@@ -230,7 +230,7 @@ REFUSED: tuple[tuple[Callable[[CrashFiles], None], type[PipelineError], str], ..
 
 
 @pytest.mark.parametrize(("damage", "error", "text"), REFUSED, ids=lambda value: getattr(value, "__name__", ""))
-def test_what_cannot_be_read_is_refused(
+def test_an_unreadable_directory_is_refused(
     damage: Callable[[CrashFiles], None], error: type[PipelineError], text: str
 ) -> None:
     files = stopped()
@@ -240,7 +240,7 @@ def test_what_cannot_be_read_is_refused(
     assert text in str(raised.value)
 
 
-def test_what_is_not_there_is_said() -> None:
+def test_a_missing_directory_is_reported() -> None:
     files = stopped()
     store = Store(DATA_DIR, files)
     assert store.topic_partitions() == store.topic_partitions(TP.topic) == [TP]
@@ -255,7 +255,7 @@ def test_what_is_not_there_is_said() -> None:
         Store("/nowhere", files)
 
 
-def test_files_that_are_open_for_reading_cannot_be_changed(tmp_path: Path) -> None:
+def test_files_opened_for_reading_cannot_be_changed(tmp_path: Path) -> None:
     path = str(tmp_path / "file")
     Path(path).write_bytes(b"x")
     files = ReadingFiles()
@@ -300,7 +300,7 @@ def live(*, marks: Callable[[Producer], int], flushes: bool) -> tuple[CrashFiles
 
 @pytest.mark.parametrize("is_torn", [False, True])
 @pytest.mark.parametrize("marks", [Producer.abort, Producer.commit])
-def test_what_a_marker_decides_that_only_a_servers_memory_has_in_an_index(
+def test_aborted_transactions_indexed_only_in_a_servers_memory_are_found(
     marks: Callable[[Producer], int], is_torn: bool
 ) -> None:
     """An aborted value must not supersede a committed one: a plan has the same aborted transactions as the server."""
@@ -314,11 +314,11 @@ def test_what_a_marker_decides_that_only_a_servers_memory_has_in_an_index(
 
 
 @pytest.mark.parametrize("marks", [Producer.abort, Producer.commit])
-def test_a_marker_that_a_power_loss_may_take_decides_nothing(marks: Callable[[Producer], int]) -> None:
+def test_a_marker_that_a_power_loss_may_delete_decides_nothing(marks: Callable[[Producer], int]) -> None:
     assert upper(live(marks=marks, flushes=False)[0]) == 1
 
 
-def test_aborted_transactions_of_segments_that_no_server_vouches_for_are_found_without_their_indexes() -> None:
+def test_aborted_transactions_of_unconfirmed_segments_are_found_without_their_indexes() -> None:
     files = stopped(is_clean=False)
     log = make_log(files, recovery_point=0)
     producer = Producer(log, 7, transactional=True)
@@ -346,7 +346,7 @@ def second_directory() -> CrashFiles:
     return files
 
 
-def test_what_is_whole_is_committed_in_each_data_directory_of_a_server_of_ours(tmp_path: Path) -> None:
+def test_complete_batches_count_as_committed_in_every_directory_of_our_server(tmp_path: Path) -> None:
     """The checkpoint of high watermarks lags behind a running server: acknowledged records would be missing."""
     files = second_directory()
     with open_log(Store(DATA_DIR, files), TP, now_ms=NOW_MS, config=LogConfig(cleanup_policy=("compact",))) as log:
@@ -359,7 +359,7 @@ def test_what_is_whole_is_committed_in_each_data_directory_of_a_server_of_ours(t
         assert read.end_offset == 4
 
 
-def test_configs_that_are_in_another_data_directory_are_asked_for() -> None:
+def test_configs_in_another_data_directory_must_be_given() -> None:
     store = Store(DATA_DIR, second_directory())
     with pytest.raises(UsageError, match=r"ottla\.json is in another one of the server's data directories"):
         store.config_of(TP.topic, {"delete.retention.ms": "5"})

@@ -29,7 +29,7 @@ def rows_of(rows_at_once: int, keys: int) -> list[KeyRows]:
 
 
 @pytest.mark.parametrize("keys", [5, 40, 500])
-def test_parts_merge_to_what_there_is_in_one_piece(keys: int) -> None:
+def test_parts_merge_to_the_result_of_one_piece(keys: int) -> None:
     whole, parts = rows_of(RECORDS, keys), rows_of(AT_ONCE, keys)
     assert sum(map(len, whole[:-1])) == 0
     assert any(map(len, parts[:-1])) == (keys > AT_ONCE // 2), "few keys stay until the end"
@@ -48,7 +48,7 @@ def test_buckets_are_judged_as_all_of_it(keys: int = 300) -> None:
     assert sorted(each for _, some in found for each in some) == sorted(verdicts)
 
 
-def test_keys_that_agree_in_half_of_their_hash_are_not_one() -> None:
+def test_keys_that_share_half_of_their_hash_stay_separate() -> None:
     rows = np.zeros(6, KEY_ROW)
     rows["high"], rows["low"] = 7, [1, 2, 1, 2, 3, 1]
     rows["last"], rows["last_ok"] = [10, 21, 30, 11, 12, 20], [1, 1, 0, 0, 1, 1]

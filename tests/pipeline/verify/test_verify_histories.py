@@ -14,14 +14,14 @@ from support.sizes import size
 HISTORIES = size(2, 30)
 
 
-def test_what_server_and_pipeline_make_passes() -> None:
+def test_results_of_server_and_pipeline_pass_verification() -> None:
     verified = 0
     for number in range(HISTORIES):
         verified += random_history(f"verify {number}").run(VerifiedPair).met["a pass verified"]
     assert verified > HISTORIES
 
 
-def test_aborted_data_that_delete_records_hides_need_not_be_gone() -> None:
+def test_aborted_data_hidden_by_delete_records_may_remain() -> None:
     """The log start moves the cleaner's checkpoint, past records that no pass has seen."""
     hidden = History(
         [

@@ -60,7 +60,7 @@ def resurrected(plan: CompactionPlan) -> bytes:
 
 
 @pytest.mark.parametrize("installs", [False, True], ids=["staged", "installed"])
-def test_what_compact_made_passes(installs: bool, tmp_path: Path) -> None:
+def test_results_of_compact_pass_verification(installs: bool, tmp_path: Path) -> None:
     plan = staged_plan(tmp_path, installs=installs)
     report = report_of(plan)
     assert (report.finding_count, report.records, report.records_before) == (0, 5, 8)
@@ -87,7 +87,7 @@ def test_damage_is_found(offset: int, change: Change, rule: str, tmp_path: Path)
     assert rule in " ".join(finding.rule for finding in report_of(plan).findings)
 
 
-def test_nothing_compacted_is_found(tmp_path: Path) -> None:
+def test_an_unchanged_log_under_a_plan_is_found(tmp_path: Path) -> None:
     plan = staged_plan(tmp_path)
     log_of(plan).write_bytes(resurrected(plan))
     found = {(each.rule, each.offset, each.key) for each in report_of(plan).findings if each.key is not None}
@@ -99,7 +99,7 @@ def test_nothing_compacted_is_found(tmp_path: Path) -> None:
     } == found
 
 
-def test_without_the_originals_there_is_nothing_to_compare(tmp_path: Path) -> None:
+def test_verification_needs_the_originals(tmp_path: Path) -> None:
     plan = staged_plan(tmp_path, installs=True)
     assert Path(originals_directory(plan)).is_dir()
     OsFiles().remove_dir(originals_directory(plan))

@@ -10,7 +10,7 @@ from ottla.pipeline.errors import UsageError
 from ottla.pipeline.wire.cluster import WireCluster, client_options, read_command_config
 
 
-def test_what_the_job_says_itself_is_passed_over_and_the_rest_goes_to_both_clients(tmp_path: Path) -> None:
+def test_the_jobs_own_options_are_skipped_and_the_rest_reach_both_clients(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     path.write_text("security.protocol=SSL\ngroup.id=mine\nbootstrap.servers=other:1\nmax.poll.records=7\n")
     cluster = WireCluster("here:9092", read_command_config(str(path)))
@@ -23,14 +23,14 @@ def test_what_the_job_says_itself_is_passed_over_and_the_rest_goes_to_both_clien
     assert WireCluster("here:9092").connector_options()["kafka.max.poll.records"] == "10000"
 
 
-def test_a_file_that_is_no_text_is_one_line(tmp_path: Path) -> None:
+def test_a_binary_file_is_reported_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "key.p12"
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match=r"key\.p12: expected a properties file in UTF-8"):
         read_command_config(str(path))
 
 
-def test_client_options_come_from_files_and_the_last_one_wins(tmp_path: Path) -> None:
+def test_client_options_come_from_files_and_the_last_wins(tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
     path.write_text("# secret\nsasl.mechanism = PLAIN\nsasl.jaas.config=x \\\n  y;\n", encoding="utf-8-sig")
     path.chmod(0o600)
@@ -67,6 +67,6 @@ def test_client_options_come_from_files_and_the_last_one_wins(tmp_path: Path) ->
         ({"default.api.timeout.ms": "50", "request.timeout.ms": "6"}, "50", "6"),
     ],
 )
-def test_a_request_takes_no_longer_than_all_may(config: dict[str, str], whole_ms: str, one_ms: str) -> None:
+def test_a_request_has_the_total_time_limit(config: dict[str, str], whole_ms: str, one_ms: str) -> None:
     found = WireCluster("h:1", config).asked_config(20)
     assert (found["default.api.timeout.ms"], found["request.timeout.ms"]) == (whole_ms, one_ms)

@@ -60,7 +60,7 @@ def of(offset: int, key: bytes | None, *, deleted: bool = False, time: int = 0) 
 
 
 @each_case("seed", range(size(6, 40)))
-def test_what_is_found_is_what_a_model_finds(seed: int) -> None:
+def test_findings_equal_those_of_a_model(seed: int) -> None:
     rng = random.Random(seed)
     records = [
         of(offset, rng.choice((None, b"", b"a", b"b", b"c", b"%d" % offset)), deleted=rng.random() < 0.3, time=rng.randrange(50))
@@ -100,14 +100,14 @@ def test_what_is_found_is_what_a_model_finds(seed: int) -> None:
     ],
 )
 @each_case("seed", range(5))
-def test_where_there_are_no_transactions_the_last_missing_offset_is_the_cleaners_doing(
+def test_without_transactions_the_last_missing_offset_was_removed_by_the_cleaner(
     offsets: tuple[int, ...], bounds: tuple[int, int], clean_end: int, seed: int
 ) -> None:
     records = [of(offset, b"k%d" % offset) for offset in offsets]
     assert judged(records, Known(), bounds, by_gaps=True, rng=random.Random(seed)).clean_end == clean_end
 
 
-def test_a_superseded_record_below_a_missing_offset_is_named_and_one_above_is_not() -> None:
+def test_only_a_superseded_record_below_a_missing_offset_is_reported() -> None:
     records = [of(0, b"a"), of(1, b"b"), of(2, b"a"), of(5, b"c"), of(6, b"c"), of(7, b"b")]
     found = judged(records, Known(), (0, 8), by_gaps=True)
     (finding,) = findings_of(found, "t-0 at h:1", {0: b"a"})

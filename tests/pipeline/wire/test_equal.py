@@ -97,7 +97,7 @@ def model(sides: Sequence[Sequence[Record]], asked: KeyComparison) -> int:
 
 @each_case("every_version", [False, True])
 @each_case("seed", range(size(6, 40)))
-def test_as_many_keys_differ_as_a_model_says(seed: int, every_version: bool) -> None:
+def test_the_number_of_differing_keys_equals_a_models(seed: int, every_version: bool) -> None:
     rng = random.Random(seed)
     here = history(rng)
     sides = (here, changed(rng, here))
@@ -111,7 +111,7 @@ def test_as_many_keys_differ_as_a_model_says(seed: int, every_version: bool) -> 
             assert seen == (len(own), len({each.key for each in own}))
 
 
-def test_where_partitions_differ_in_number_the_latest_record_of_a_key_counts() -> None:
+def test_with_different_partition_counts_the_latest_record_of_a_key_counts() -> None:
     here = [Record(0, 0, b"a", False, 10, 1), Record(1, 9, b"a", False, 5, 2)]
     there = [Record(2, 7, b"a", False, 10, 1)]
     asked = KeyComparison(by_time=True, every_version=False)
@@ -121,7 +121,7 @@ def test_where_partitions_differ_in_number_the_latest_record_of_a_key_counts() -
     assert (named.here, named.there) == (Newest(0, 0), Newest(2, 7))
 
 
-def test_what_is_moved_of_a_key_is_what_the_docs_say() -> None:
+def test_the_bytes_moved_per_key_are_those_in_the_docs() -> None:
     assert (OLDEST.itemsize, NEWEST.itemsize) == (36, 62)
 
 
@@ -169,7 +169,7 @@ def test_a_difference_of_newest_values_is_named(
         ((1, 2), (1, 2), None, ""),
     ],
 )
-def test_where_every_version_counts_the_first_that_differs_is_named(
+def test_the_first_different_version_is_named(
     here: tuple[int | None, ...], there: tuple[int | None, ...], rule: str | None, says: str
 ) -> None:
     found = difference(b"k", versions(*here), versions(*there, start=100), PLACES, every_version=True)
@@ -181,7 +181,7 @@ def test_where_every_version_counts_the_first_that_differs_is_named(
     ("here", "there", "moved"),
     [((1,), (1, 2), False), ((1,), (1, 2, 3), True), ((1, 1), (1, 2), True), ((), (1, 2), True)],
 )
-def test_a_key_that_has_other_newest_records_than_before_has_moved(
+def test_a_key_whose_newest_record_is_elsewhere_has_moved(
     here: tuple[int, ...], there: tuple[int, ...], moved: bool
 ) -> None:
     before = Differing(0, 1, 2, Newest(0, 0), Newest(0, 101))

@@ -33,7 +33,7 @@ from ottla.pipeline.wire.topics import reading_errors
         ("org.apache.kafka.common.errors.WakeupException", PipelineError, "Wakeup"),
     ],
 )
-def test_an_error_of_a_task_is_told_in_one_line(text: str, kind: type[PipelineError], says: str) -> None:
+def test_a_task_error_is_reported_in_one_line(text: str, kind: type[PipelineError], says: str) -> None:
     with pytest.raises(PipelineError, match=r".") as raised, reading_errors("t at h:1"):
         raise PipelineError(text)
     assert type(raised.value) is kind and says in str(raised.value)

@@ -37,7 +37,7 @@ TWO = (*ONE, "--against-topic", "u")
         (("./data", "--topic", "t", "--against", "x", "--plan", "y"), "--against and --plan: expected one of them"),
     ],
 )  # fmt: skip
-def test_what_does_not_go_together_is_one_line(
+def test_incompatible_options_are_reported_in_one_line(
     arguments: tuple[str, ...], says: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["verify", *arguments]) == 1
@@ -46,16 +46,16 @@ def test_what_does_not_go_together_is_one_line(
 
 
 @pytest.mark.parametrize(("text", "found"), [("4711", 4711), ('{"0": 1, "12": 0}', {0: 1, 12: 0})])
-def test_a_clean_end_is_one_for_all_or_one_for_each(text: str, found: object) -> None:
+def test_a_clean_end_applies_to_all_partitions_or_to_one(text: str, found: object) -> None:
     assert clean_end_of(text) == found
 
 
 @pytest.mark.parametrize("text", ["", "true", "1.5", "[1]", '{"0": -1}', '{"0": true}', "null"])
-def test_what_is_no_clean_end_is_refused(text: str) -> None:
+def test_an_invalid_clean_end_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         clean_end_of(text)
 
 
-def test_a_file_of_options_that_is_a_directory_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_options_file_that_is_a_directory_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", *ONE, "--command-config", str(tmp_path)]) == 1
     assert capfd.readouterr().err == f"ottla-spark: {tmp_path}: Is a directory\n"

@@ -86,7 +86,9 @@ def error_of(answer: Any) -> ErrorCode:
 
 
 @pytest.mark.parametrize("seed", some((2, 7, 11), 1))
-def test_topics_that_come_and_go_break_nothing(tmp_path: Path, seed: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_creating_and_deleting_topics_breaks_nothing(
+    tmp_path: Path, seed: int, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.ERROR)
     rng = random.Random(seed)
     overrides = {"log.cleaner.backoff.ms": "1", "log.retention.check.interval.ms": "5"}

@@ -148,7 +148,7 @@ UNSYNCED = (
 """Steps that leave the sync to other threads, or need none."""
 
 
-async def test_in_the_life_of_a_broker_nothing_is_synced_on_trios_thread(tmp_path: Path) -> None:
+async def test_during_a_run_no_sync_happens_on_trios_thread(tmp_path: Path) -> None:
     files = Watched()
     async with serving(tmp_path, files, **QUIET) as served:
         files.found.clear()
@@ -170,7 +170,7 @@ WITHOUT_A_LIMITER = {
 }
 
 
-def test_no_work_shares_trios_own_threads() -> None:
+def test_no_job_shares_trios_own_threads() -> None:
     """A disk that hangs, or forty passes, would use up all of Trio's threads."""
     found = set()
     for path in Path(ottla.server.__path__[0]).rglob("*.py"):
@@ -228,7 +228,7 @@ def append(broker: Broker, log: Log) -> None:
     log.append(memoryview(batch(("k", "v" * 600), timestamp=now_ms)), now_ms=now_ms)
 
 
-async def test_a_disk_that_hangs_keeps_nobody_on_another_disk_waiting(tmp_path: Path) -> None:
+async def test_a_disk_that_hangs_delays_no_request_to_another_disk(tmp_path: Path) -> None:
     async with two_disks(tmp_path) as (served, files):
         broker = served.broker
         config: dict[str, Any] = {"retention_ms": HOUR_MS, "internal_segment_bytes": 1_000}
@@ -282,7 +282,7 @@ def produce_to_many(client: Client, topic: str, partitions: int) -> Sequence[Par
     return rows
 
 
-async def test_a_request_to_many_logs_that_are_to_be_flushed_waits_for_their_syncs_together(tmp_path: Path) -> None:
+async def test_a_request_to_many_logs_waits_for_their_syncs_together(tmp_path: Path) -> None:
     """Each sync waits until all others have begun, so one after the other would never end."""
     meeting = threading.Barrier(8)
     files = TroubledFiles()
@@ -304,7 +304,7 @@ async def test_a_request_to_many_logs_that_are_to_be_flushed_waits_for_their_syn
         assert all(log.recovery_point == 1 for log in served.broker.services.logs.logs.values())
 
 
-async def test_of_a_request_to_many_logs_those_are_refused_that_could_not_be_synced(tmp_path: Path) -> None:
+async def test_only_the_logs_that_could_not_be_synced_are_refused(tmp_path: Path) -> None:
     files = TroubledFiles()
     async with serving(tmp_path, files, **QUIET) as served:
         await served.ask(create_topic, "t", 3, flush_messages=1)

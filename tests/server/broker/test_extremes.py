@@ -120,7 +120,7 @@ async def ask_around(served: Served, name: str) -> None:
         assert code in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.POLICY_VIOLATION)
 
 
-async def test_every_number_of_a_topic_may_be_as_large_or_small_as_its_option_takes(
+async def test_every_number_of_a_topic_works_at_its_options_limits(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     names = {text: f"t{number}" for number, text in enumerate(OPTIONS)}
@@ -161,7 +161,7 @@ async def test_every_number_of_a_topic_may_be_as_large_or_small_as_its_option_ta
 
 
 @pytest.mark.parametrize("policy", ["compact", "delete"])
-async def test_records_of_any_time_can_be_kept_cleaned_and_found(
+async def test_records_of_any_timestamp_can_be_kept_cleaned_and_found(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, policy: str
 ) -> None:
     options = {
@@ -192,7 +192,7 @@ async def test_records_of_any_time_can_be_kept_cleaned_and_found(
     assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
-def test_a_timestamp_of_two_numbers_that_are_too_large_for_it_is_what_a_jvm_makes_of_them() -> None:
+def test_an_overflowing_timestamp_sum_equals_the_jvms() -> None:
     payload = bytearray()
     append_records(payload, [(0, MAX_LONG, b"k", b"v", ())])
     sealed = seal_batch(
@@ -208,7 +208,7 @@ def test_a_timestamp_of_two_numbers_that_are_too_large_for_it_is_what_a_jvm_make
     assert record.timestamp == -2
 
 
-async def test_offsets_can_be_committed_for_as_long_as_a_request_can_say(tmp_path: Path) -> None:
+async def test_offset_retention_may_be_the_largest_number(tmp_path: Path) -> None:
     async with serving(tmp_path, OsFiles()) as served:
         await served.ask(create_topic, "t")
         for retention_ms in (MAX_LONG, MIN_LONG, 0):
@@ -223,7 +223,7 @@ async def test_offsets_can_be_committed_for_as_long_as_a_request_can_say(tmp_pat
                 assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
 
 
-def test_the_last_offsets_are_given_and_then_no_more() -> None:
+def test_the_last_offsets_are_assigned_and_later_records_are_refused() -> None:
     log = log_with_holes((MAX_LONG - 2, []))
     assert append(log, ("a", "1"), ("b", "2")) == MAX_LONG - 2
     with pytest.raises(KafkaError, match="batch needs 1"):
@@ -244,7 +244,7 @@ TIMES = {
 
 
 @pytest.mark.parametrize("end", [0, 1], ids=["smallest", "largest"])
-async def test_every_time_of_the_broker_may_be_as_short_or_long_as_its_option_takes(
+async def test_every_duration_of_the_broker_works_at_its_options_limits(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, end: int
 ) -> None:
     times = {name: str(ends[end]) for name, ends in TIMES.items()}

@@ -70,7 +70,7 @@ def content(path: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("attack", [linked, given_away, open_for_all])
-def test_no_file_of_a_strangers_making_is_used_and_what_a_link_leads_to_keeps_its_bytes(
+def test_no_foreign_file_is_used_and_linked_files_keep_their_bytes(
     tmp_path: Path, attack: Callable[[Path, Path], None]
 ) -> None:
     if attack is given_away and os.geteuid() != 0:
@@ -101,7 +101,7 @@ def test_no_file_of_a_strangers_making_is_used_and_what_a_link_leads_to_keeps_it
 @pytest.mark.parametrize(
     ("mode", "of_directories", "of_files"), [(None, 0o700, 0o600), (0o750, 0o750, 0o640), (0o755, 0o755, 0o644)]
 )
-def test_data_are_for_their_owner_only_unless_the_directory_says_otherwise_and_snapshots_always_are(
+def test_data_are_private_unless_the_directory_allows_more_and_snapshots_always_are(
     tmp_path: Path, mode: int | None, of_directories: int, of_files: int
 ) -> None:
     data, snapshot = tmp_path / "above" / "data", tmp_path / "copies" / "snapshot"
@@ -135,7 +135,7 @@ def test_data_are_for_their_owner_only_unless_the_directory_says_otherwise_and_s
         ({"users": {"alice": "secret"}, "acls": ["User:alice allow READ topic:t"]}, "logins and ACLs"),
     ],
 )
-def test_an_admin_listener_without_a_token_beside_logins_or_acls_is_told_in_one_line(
+def test_an_admin_listener_without_a_token_is_reported_if_it_bypasses_security(
     told: dict[str, object], of: str | None, token: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING), ottla.Broker(admin=0, admin_token=token, **told):  # type: ignore[arg-type]
@@ -147,9 +147,7 @@ def test_an_admin_listener_without_a_token_beside_logins_or_acls_is_told_in_one_
 
 @pytest.mark.parametrize("name", [paths.NEXT_CONTENT, paths.NEXT_CONTENT_IN])
 @pytest.mark.parametrize("attack", [linked, given_away, open_for_all])
-def test_a_reset_of_a_strangers_making_takes_nothing_away(
-    tmp_path: Path, attack: Callable[[Path, Path], None], name: str
-) -> None:
+def test_a_forged_reset_removes_nothing(tmp_path: Path, attack: Callable[[Path, Path], None], name: str) -> None:
     """In a directory with mode 1777, another user may create the file that announces a reset."""
     if attack is given_away and os.geteuid() != 0:
         pytest.skip("root alone can give files to other users")
@@ -166,7 +164,7 @@ def test_a_reset_of_a_strangers_making_takes_nothing_away(
     assert before == {each: (data / each).read_bytes() for each in before}
 
 
-def test_the_owner_of_an_emptied_directory_is_asked_after_it_is_made(tmp_path: Path) -> None:
+def test_the_owner_of_an_emptied_directory_is_checked_after_creation(tmp_path: Path) -> None:
     """Another user may create the directory between the check that it is missing and its creation."""
     data = tmp_path / "data"
 
@@ -181,7 +179,7 @@ def test_the_owner_of_an_emptied_directory_is_asked_after_it_is_made(tmp_path: P
     assert list(data.iterdir()) == []
 
 
-def test_reports_of_clients_metrics_are_for_their_owner_only_and_go_into_no_strangers_directory(tmp_path: Path) -> None:
+def test_client_metrics_reports_are_private_and_never_in_foreign_directories(tmp_path: Path) -> None:
     receiver_of(str(tmp_path / "made" / "reports"))
     assert stat.S_IMODE((tmp_path / "made" / "reports").stat().st_mode) == 0o700
     (tmp_path / "for-all").mkdir()

@@ -62,7 +62,7 @@ async def commit(served: Served, offset: int) -> int:
     return code
 
 
-async def test_without_room_records_are_read_and_with_room_they_are_written_again(tmp_path: Path) -> None:
+async def test_on_a_full_disk_records_are_readable_and_later_writable_again(tmp_path: Path) -> None:
     files = TroubledFiles()
     async with serving(tmp_path, files, **QUIET) as served:
         broker = served.broker
@@ -106,7 +106,7 @@ async def test_without_room_records_are_read_and_with_room_they_are_written_agai
         assert (await served.ask(produce, "t", ("k", "v"))).base_offset == len(acknowledged)
 
 
-async def test_a_start_of_a_log_that_could_not_be_noted_has_moved_and_is_noted_by_the_next_request(
+async def test_an_unrecorded_log_start_takes_effect_and_is_recorded_later(
     tmp_path: Path,
 ) -> None:
     files = TroubledFiles()
@@ -126,7 +126,7 @@ async def test_a_start_of_a_log_that_could_not_be_noted_has_moved_and_is_noted_b
         assert await served.ask(delete_records, "t", 1) == (ErrorCode.NONE, 1)
 
 
-async def test_records_are_deleted_when_the_disk_has_taken_note_of_it(tmp_path: Path) -> None:
+async def test_records_are_deleted_after_the_disk_recorded_it(tmp_path: Path) -> None:
     files = TroubledFiles()
     async with serving(tmp_path, files, **QUIET) as served:
         await served.ask(create_topic, "t", **SMALL)
@@ -141,7 +141,7 @@ async def test_records_are_deleted_when_the_disk_has_taken_note_of_it(tmp_path: 
 
 @pytest.mark.parametrize("version", [0, 2])
 @pytest.mark.parametrize("place", ["everywhere", "of the records", "of the coordinator"])
-async def test_a_transaction_ends_once_there_is_room(tmp_path: Path, place: str, version: int) -> None:
+async def test_a_transaction_ends_when_space_is_available(tmp_path: Path, place: str, version: int) -> None:
     """Either the decision was refused, or the decision was written and its marker was refused."""
     at = {"everywhere": "", "of the records": "/t-0/", "of the coordinator": "/__transaction_state"}[place]
     files = TroubledFiles()
@@ -161,7 +161,7 @@ async def test_a_transaction_ends_once_there_is_room(tmp_path: Path, place: str,
         await until(lambda: log_of(served.broker, "t").last_stable_offset == 2)
 
 
-async def test_a_commit_whose_sync_finds_no_memory_is_refused_until_there_is_some(tmp_path: Path) -> None:
+async def test_a_commit_whose_sync_lacks_memory_is_refused_until_memory_is_available(tmp_path: Path) -> None:
     files = TroubledFiles()
     options = {"offsets_topic_num_partitions": "1", "log_flush_interval_messages": "1"}
     async with serving(tmp_path, files, **options) as served:
@@ -175,7 +175,7 @@ async def test_a_commit_whose_sync_finds_no_memory_is_refused_until_there_is_som
         assert await commit(served, 9) == ErrorCode.NONE
 
 
-async def test_a_pass_that_had_no_room_is_made_once_there_is_some(tmp_path: Path) -> None:
+async def test_a_pass_that_lacked_space_runs_when_space_is_available(tmp_path: Path) -> None:
     files = TroubledFiles()
     async with serving(tmp_path, files, log_cleaner_backoff_ms="1") as served:
         broker = served.broker
@@ -197,7 +197,7 @@ async def test_a_pass_that_had_no_room_is_made_once_there_is_some(tmp_path: Path
         assert not broker.services.cleaning.manager.uncleanable
 
 
-async def test_a_coordinator_that_could_not_read_its_partition_reads_it_once_it_can(tmp_path: Path) -> None:
+async def test_a_coordinator_that_could_not_read_its_partition_retries(tmp_path: Path) -> None:
     files = TroubledFiles()
     async with serving(tmp_path, files, offsets_topic_num_partitions="1") as served:
         await served.ask(create_topic, "t")
@@ -216,7 +216,7 @@ async def test_a_coordinator_that_could_not_read_its_partition_reads_it_once_it_
         assert await commit(served, 8) == ErrorCode.NONE
 
 
-async def test_a_disk_that_fails_before_the_log_start_is_on_it_has_not_taken_the_deletion(tmp_path: Path) -> None:
+async def test_a_disk_that_fails_before_storing_the_log_start_refuses_the_deletion(tmp_path: Path) -> None:
     """Checkpoints skip a failed directory, and a request that waits for one must not count that as success."""
     async with serving(tmp_path, OsFiles(), **QUIET) as served:
         broker = served.broker

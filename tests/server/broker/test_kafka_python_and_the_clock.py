@@ -72,7 +72,7 @@ def stays_untrue(condition: Callable[[], bool]) -> bool:
     return not any(condition() for _ in range(size(50, 500)))
 
 
-def test_records_older_than_retention_ms_go_and_the_next_one_gets_the_next_offset(stock: Stock) -> None:
+def test_records_older_than_retention_ms_are_deleted_and_offsets_continue(stock: Stock) -> None:
     stock.create(retention_ms=HOUR_MS)
     stock.write(10)
     stock.broker.advance_clock(HOUR_MS // 2)
@@ -84,7 +84,7 @@ def test_records_older_than_retention_ms_go_and_the_next_one_gets_the_next_offse
     assert (stock.start_offset(), stock.end_offset()) == (10, 11)
 
 
-def test_a_compacted_topic_keeps_its_records_however_old_they_are(stock: Stock) -> None:
+def test_a_compacted_topic_keeps_old_records(stock: Stock) -> None:
     stock.create(retention_ms=HOUR_MS, cleanup_policy="compact")
     stock.write(10)
     stock.broker.advance_clock(10 * HOUR_MS)
@@ -101,7 +101,7 @@ def test_a_topic_larger_than_retention_bytes_loses_its_oldest_segments(stock: St
     assert 2 << 20 <= left * 10_000 <= 3 << 20
 
 
-def test_a_deleted_topic_is_gone_at_once_and_its_files_after_the_delay(stock: Stock) -> None:
+def test_a_deleted_topic_disappears_at_once_and_its_files_after_the_delay(stock: Stock) -> None:
     stock.create(file_delete_delay_ms=HOUR_MS)
     stock.write(3)
     stock.admin.delete_topics(["t"])
@@ -114,7 +114,7 @@ def test_a_deleted_topic_is_gone_at_once_and_its_files_after_the_delay(stock: St
     assert comes_true(lambda: stock.admin.list_topics() is not None and stock.directories() == [])
 
 
-def test_deleted_records_are_hidden_at_once_and_their_segments_go_with_the_next_retention(stock: Stock) -> None:
+def test_deleted_records_are_hidden_at_once_and_their_segments_deleted_by_retention(stock: Stock) -> None:
     stock.create(segment_bytes=1 << 20)
     stock.write(300, b"v" * 10_000)
     segments = len(list((stock.data / "t-0").glob("*.log")))

@@ -120,7 +120,7 @@ def test_a_restart_keeps_everything(tmp_path: Path) -> None:
             assert_kept(client, before)
 
 
-def test_what_a_kill_leaves_holds_everything_that_was_acknowledged(tmp_path: Path) -> None:
+def test_a_killed_broker_keeps_everything_acknowledged(tmp_path: Path) -> None:
     running, killed = tmp_path / "running", tmp_path / "killed"
     with ottla.Broker(str(running)) as broker, RawClient(*address(broker)) as client:
         fill(client)
@@ -140,7 +140,7 @@ def test_a_broker_may_be_started_again_after_its_stop(tmp_path: Path) -> None:
     broker.stop()
 
 
-def test_a_cleaner_checkpoint_beyond_its_log_is_gone_before_the_log_can_grow_past_it(tmp_path: Path) -> None:
+def test_a_cleaner_checkpoint_beyond_its_log_is_removed_before_the_log_grows(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t")
         produce(client, "t", ("k", "v"))
@@ -161,7 +161,7 @@ def test_without_a_directory_nothing_is_kept() -> None:
 # Directories that do not match the catalog
 
 
-def test_a_topic_without_its_directory_is_completed(tmp_path: Path) -> None:
+def test_a_missing_partition_directory_is_created(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
         topic_id = create_topic(client, "t", partitions=3).topic_id
         produce(client, "t", ("k", "v"))
@@ -174,7 +174,7 @@ def test_a_topic_without_its_directory_is_completed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stray", ["unknown-0", "t-1"])
-def test_a_directory_without_its_topic_is_put_aside(
+def test_a_directory_without_its_topic_is_set_aside(
     tmp_path: Path, stray: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
@@ -190,7 +190,7 @@ def test_a_directory_without_its_topic_is_put_aside(
 
 
 @pytest.mark.scenario(197)
-def test_a_directory_of_an_earlier_topic_of_that_name_is_put_aside(tmp_path: Path) -> None:
+def test_a_directory_of_an_earlier_topic_of_that_name_is_set_aside(tmp_path: Path) -> None:
     """A deletion that was interrupted between catalog and directory leaves this, if the topic is then created again."""
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t")
@@ -204,7 +204,7 @@ def test_a_directory_of_an_earlier_topic_of_that_name_is_put_aside(tmp_path: Pat
         assert len(list(tmp_path.glob("t-0.*-stray"))) == 1
 
 
-def test_partition_directories_alone_are_served_with_their_ids(tmp_path: Path) -> None:
+def test_partition_directories_without_other_files_are_served_with_their_ids(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
         topic_id = create_topic(client, "t", partitions=2).topic_id
         produce(client, "t", ("k", "v"), partition=1)
@@ -216,7 +216,7 @@ def test_partition_directories_alone_are_served_with_their_ids(tmp_path: Path) -
         assert records_of(fetch(client, "t", 0, partition=1)) == [(0, b"k", b"v")]
 
 
-def test_a_directory_brings_its_node_id_where_none_is_asked_for(tmp_path: Path) -> None:
+def test_the_directorys_node_id_is_used_if_none_is_configured(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path), overrides={"node.id": "7"}) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t")
     with ottla.Broker(str(tmp_path), nodes=2) as broker, RawClient(*address(broker)) as client:
@@ -237,7 +237,7 @@ def test_with_fewer_nodes_than_before_every_partition_has_a_leader(tmp_path: Pat
         assert {produce(client, "t", ("k", "v"), partition=index).base_offset for index in range(6)} == {0}
 
 
-def test_dynamic_configs_at_odds_with_changed_options_are_left_out_with_a_line(
+def test_dynamic_configs_that_contradict_changed_options_are_ignored_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with ottla.Broker(str(tmp_path)) as broker:
@@ -252,7 +252,7 @@ def test_dynamic_configs_at_odds_with_changed_options_are_left_out_with_a_line(
 # Stopping
 
 
-def test_a_stop_answers_fetches_that_wait(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_stop_answers_waiting_fetches(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t")
     client.send(fetch_request("t", 0, max_wait_ms=600_000), version=12)
     assert metadata_is_answered(broker)
@@ -266,7 +266,7 @@ def metadata_is_answered(broker: ottla.Broker) -> bool:
         return bool(other.ask(MetadataRequest(topics=())).brokers)
 
 
-def test_a_stop_ends_joins_that_wait(tmp_path: Path) -> None:
+def test_a_stop_ends_waiting_joins(tmp_path: Path) -> None:
     overrides = {"group.initial.rebalance.delay.ms": "600000"}
     broker = ottla.Broker(str(tmp_path), overrides=overrides)
     with broker, RawClient(*address(broker)) as client:
@@ -285,7 +285,7 @@ def test_a_stop_ends_joins_that_wait(tmp_path: Path) -> None:
         assert client.receive().error_code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
-def test_a_stop_closes_clients_that_wait_for_nothing(broker: ottla.Broker) -> None:
+def test_a_stop_closes_idle_clients(broker: ottla.Broker) -> None:
     clients = [RawClient(*address(broker)) for _ in range(20)]
     for client in clients[:10]:
         assert client.ask(MetadataRequest(topics=())).brokers
@@ -298,7 +298,7 @@ def test_a_stop_closes_clients_that_wait_for_nothing(broker: ottla.Broker) -> No
 
 
 @pytest.mark.scenario(210)
-async def test_a_stop_in_the_middle_of_a_clean_pass_gives_it_up(tmp_path: Path) -> None:
+async def test_a_stop_cancels_a_running_clean_pass(tmp_path: Path) -> None:
     files = GatedFiles()
 
     async def release_once_it_stops(broker: Broker) -> None:
@@ -323,7 +323,7 @@ async def test_a_stop_in_the_middle_of_a_clean_pass_gives_it_up(tmp_path: Path) 
         assert found == list(range(20)), "the pass was given up before it had taken anything away"
 
 
-def test_a_stop_while_clients_come_is_as_clean_as_any(tmp_path: Path) -> None:
+def test_a_stop_during_connections_is_clean(tmp_path: Path) -> None:
     """A client that the kernel has announced and the broker has not accepted must not disturb the stop."""
 
     async def connect_and_stop() -> None:
@@ -340,7 +340,7 @@ def test_a_stop_while_clients_come_is_as_clean_as_any(tmp_path: Path) -> None:
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-def test_stopping_twice_and_before_a_start_is_harmless(tmp_path: Path) -> None:
+def test_stopping_twice_or_before_a_start_is_harmless(tmp_path: Path) -> None:
     broker = ottla.Broker(str(tmp_path))
     broker.stop()
     broker.start()
@@ -368,7 +368,7 @@ async def test_a_broker_runs_inside_trio(tmp_path: Path) -> None:
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-async def test_an_error_of_the_body_comes_out_as_it_is_after_a_clean_stop(tmp_path: Path) -> None:
+async def test_an_error_of_the_body_is_raised_unchanged_after_a_clean_stop(tmp_path: Path) -> None:
     error = LookupError("of the body")
     with pytest.raises(LookupError) as caught:
         async with ottla.open_broker(str(tmp_path)):
@@ -386,7 +386,7 @@ async def test_a_cancelled_body_stops_the_broker_cleanly(tmp_path: Path) -> None
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-async def test_an_error_of_the_brokers_own_ends_the_body_and_comes_out(tmp_path: Path) -> None:
+async def test_an_internal_error_of_the_broker_is_raised_from_the_body(tmp_path: Path) -> None:
     async def fail() -> None:
         raise ZeroDivisionError("a bug")
 
@@ -396,7 +396,7 @@ async def test_an_error_of_the_brokers_own_ends_the_body_and_comes_out(tmp_path:
             await trio.sleep_forever()
 
 
-async def test_an_error_of_what_all_connections_share_comes_out_just_so(
+async def test_an_error_of_a_shared_network_task_is_raised_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(_: UnsentAnswers) -> None:
@@ -423,7 +423,7 @@ def test_two_brokers_cannot_have_one_directory(tmp_path: Path) -> None:
         pass
 
 
-def test_a_port_in_use_is_told_and_nothing_is_written(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_and_nothing_is_written(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path / "first")) as broker:
         taken = broker.bootstrap
         with pytest.raises(OSError, match=rf"^cannot listen on PLAINTEXT://{taken}: .*in use$"):
@@ -446,7 +446,9 @@ def test_a_port_in_use_is_told_and_nothing_is_written(tmp_path: Path) -> None:
         ({"overrides": {"listeners": "SASL_PLAINTEXT://localhost:0"}}, "sasl.enabled.mechanisms"),
     ],
 )
-def test_a_bad_option_is_told_and_nothing_is_written(tmp_path: Path, options: dict[str, Any], says: str) -> None:
+def test_an_invalid_option_is_reported_and_nothing_is_written(
+    tmp_path: Path, options: dict[str, Any], says: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
         ottla.Broker(str(tmp_path / "data"), **options).start()
     assert says in str(caught.value) and "\n" not in str(caught.value)
@@ -477,7 +479,7 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize(("present", "says"), UNUSABLE.values(), ids=UNUSABLE.keys())
-def test_a_directory_that_cannot_be_used_is_left_as_it_is(tmp_path: Path, present: dict[str, str], says: str) -> None:
+def test_an_unusable_directory_is_left_unchanged(tmp_path: Path, present: dict[str, str], says: str) -> None:
     for name, text in present.items():
         (tmp_path / "data" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "data" / name).write_text(text, encoding="latin-1")
@@ -488,7 +490,7 @@ def test_a_directory_that_cannot_be_used_is_left_as_it_is(tmp_path: Path, presen
     assert content(tmp_path) == before
 
 
-def test_a_directory_put_before_the_others_does_not_hide_the_catalog(tmp_path: Path) -> None:
+def test_a_directory_inserted_before_the_existing_ones_does_not_hide_the_catalog(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path / "old")) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t", retention_ms=12345)
     overrides = {"log.dirs": f"{tmp_path}/new,{tmp_path}/old"}
@@ -498,7 +500,7 @@ def test_a_directory_put_before_the_others_does_not_hide_the_catalog(tmp_path: P
     assert (tmp_path / "new" / "u-0").exists() and not (tmp_path / "new" / "ottla.json").exists()
 
 
-def test_a_file_is_no_directory(tmp_path: Path) -> None:
+def test_a_file_is_not_a_data_directory(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("precious")
     with pytest.raises(DataDirectoryError, match=f"^data directory {tmp_path}/data: "):
         ottla.Broker(str(tmp_path / "data")).start()

@@ -43,7 +43,7 @@ def is_served(broker: ottla.Broker) -> bool:
         return False
 
 
-def test_no_more_connections_than_max_connections(tmp_path: Path) -> None:
+def test_the_number_of_connections_is_limited_by_max_connections(tmp_path: Path) -> None:
     with (
         ottla.Broker(str(tmp_path), overrides={"max.connections": "2"}) as broker,
         RawClient(*address(broker)) as first,
@@ -58,7 +58,7 @@ def test_no_more_connections_than_max_connections(tmp_path: Path) -> None:
             assert third.receive().error_code == ErrorCode.NONE
 
 
-def test_no_more_connections_from_one_host_than_max_connections_per_ip(tmp_path: Path) -> None:
+def test_connections_per_host_are_limited_by_max_connections_per_ip(tmp_path: Path) -> None:
     overrides = {"max.connections.per.ip": "5", "max.connections.per.ip.overrides": "127.0.0.1:1"}
     with ottla.Broker(str(tmp_path), overrides=overrides) as broker:
         with RawClient(*address(broker)) as first:
@@ -78,7 +78,7 @@ def has_ipv6() -> bool:
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="a machine without IPv6")
-def test_an_address_of_ipv4_counts_as_one_by_whatever_socket_it_comes(tmp_path: Path) -> None:
+def test_an_ipv4_address_counts_as_one_on_every_socket(tmp_path: Path) -> None:
     overrides = {
         "listeners": "PLAINTEXT://127.0.0.1:0,ALL://[::]:0",
         "advertised.listeners": "PLAINTEXT://127.0.0.1:9092,ALL://127.0.0.1:9093",
@@ -123,7 +123,7 @@ def test_an_exception_from_max_connections_per_ip_may_name_a_host(tmp_path: Path
             assert third.is_closed_by_peer()
 
 
-def test_a_host_that_there_is_not_is_refused_with_its_name(tmp_path: Path) -> None:
+def test_an_unknown_host_is_refused_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=rf"{OVERRIDES}: '{NO_HOST}' is not an address"):
         ottla.Broker(str(tmp_path), overrides={OVERRIDES: f"{NO_HOST}:2"}).start()
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
@@ -136,7 +136,7 @@ def test_a_host_that_there_is_not_is_refused_with_its_name(tmp_path: Path) -> No
             assert second.is_closed_by_peer()
 
 
-def test_what_is_unset_by_not_being_named_shows_no_host_that_there_is_not(tmp_path: Path) -> None:
+def test_a_removed_override_does_not_show_an_invalid_host(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
         assert alter(client, "0", max_connections_per_ip_overrides="localhost:9") == (ErrorCode.NONE, None)
         # After the node's own entries.
@@ -146,7 +146,7 @@ def test_what_is_unset_by_not_being_named_shows_no_host_that_there_is_not(tmp_pa
         assert (row.error_code, NO_HOST in str(row.error_message)) == (ErrorCode.INVALID_REQUEST, True)
 
 
-def test_nobody_waits_for_a_resolver_who_changes_something_else(tmp_path: Path) -> None:
+def test_other_config_changes_do_not_wait_for_a_resolver(tmp_path: Path) -> None:
     with (
         ottla.Broker(str(tmp_path)) as broker,
         RawClient(*address(broker)) as client,
@@ -171,7 +171,7 @@ def test_nobody_waits_for_a_resolver_who_changes_something_else(tmp_path: Path) 
         assert client.receive().responses[0].error_code == ErrorCode.NONE
 
 
-def test_each_node_has_limits_of_its_own(tmp_path: Path) -> None:
+def test_each_node_has_its_own_limits(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path), nodes=2) as broker:
         nodes = [("127.0.0.1", node.listeners[0].port) for node in broker.inner.nodes]
         with RawClient(*nodes[0]) as here, RawClient(*nodes[1]) as there:
@@ -203,7 +203,7 @@ def test_connections_are_counted_by_listener_and_address(tmp_path: Path) -> None
     }
 
 
-def test_a_frame_of_socket_request_max_bytes_is_the_largest(tmp_path: Path) -> None:
+def test_socket_request_max_bytes_limits_frames(tmp_path: Path) -> None:
     overrides = {"socket.request.max.bytes": "20000"}
     with ottla.Broker(str(tmp_path), overrides=overrides) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t")
@@ -239,7 +239,7 @@ def test_moving_the_clock_costs_no_connection(broker: ottla.Broker, client: RawC
         assert works(client)
 
 
-def test_one_answer_holds_no_more_records_than_fetch_max_bytes(tmp_path: Path) -> None:
+def test_one_response_contains_at_most_fetch_max_bytes_of_records(tmp_path: Path) -> None:
     overrides = {"fetch.max.bytes": "3000"}
     with ottla.Broker(str(tmp_path), overrides=overrides) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t")
@@ -274,7 +274,7 @@ class Troubled(socket.socket):
         return WithoutOptions(fileno=taken.detach()), peer
 
 
-async def test_a_connection_that_cannot_be_taken_is_nobody_elses_affair(tmp_path: Path) -> None:
+async def test_a_connection_that_cannot_be_accepted_does_not_affect_other_connections(tmp_path: Path) -> None:
     async with serving(tmp_path, OsFiles()) as served, trio.open_nursery() as nursery:
         broker = served.broker
         listener = Listener.of(broker.config.current.listener_configs[0])

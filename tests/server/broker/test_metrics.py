@@ -63,14 +63,14 @@ def broker(tmp_path: Path) -> Iterator[ottla.Broker]:
         yield running
 
 
-def test_the_names_are_those_of_kafka_and_no_others(broker: ottla.Broker, client: RawClient) -> None:
+def test_metric_names_are_exactly_those_of_kafka(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", 2)
     found = broker.metrics()
     assert {without_values(name) for name in found} == set(expected(NAMES))
     assert all(type(value) in (int, float) for value in found.values())
 
 
-def test_tags_are_quoted_where_jmx_wants_it() -> None:
+def test_tags_are_quoted_as_jmx_requires() -> None:
     assert mbean("g", "T", "n") == "g:type=T,name=n"
     assert mbean("g", "T", "n", topic="a.b_c-d", partition=7) == "g:type=T,name=n,topic=a.b_c-d,partition=7"
     assert mbean("g", "T", "n", dir="/a b") == 'g:type=T,name=n,dir="/a b"'
@@ -84,7 +84,7 @@ def value(broker: ottla.Broker, name: str, **tags: object) -> int | float:
     return broker.metrics()[mbean(group, type, short, **tags) + hash + attribute]
 
 
-def test_a_partition_tells_its_size_and_its_offsets(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_partition_reports_its_size_and_its_offsets(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", 2, internal_segment_bytes=200)
     for _ in range(3):
         produce(client, "t", ("k", "v" * 100), partition=1)
@@ -137,12 +137,12 @@ def last_pass(broker: ottla.Broker) -> LastPass:
     return found
 
 
-def test_the_dirtiest_log_shows_whether_or_not_it_is_cleaned(broker: ottla.Broker, client: RawClient) -> None:
+def test_the_dirtiest_log_is_reported_even_if_it_is_not_cleaned(broker: ottla.Broker, client: RawClient) -> None:
     fill(client, "t", min_cleanable_dirty_ratio=1)
     assert eventually(broker, lambda: value(broker, "kafka.log:LogCleanerManager:max-dirty-percent") == 100)
 
 
-def test_the_last_pass_of_a_thread_shows(broker: ottla.Broker, client: RawClient) -> None:
+def test_the_last_pass_of_a_thread_is_reported(broker: ottla.Broker, client: RawClient) -> None:
     fill(client, "t", min_cleanable_dirty_ratio=0)
     stats = last_pass(broker).stats
     recopied = value(broker, "kafka.log:LogCleaner:cleaner-recopy-percent")
@@ -151,7 +151,7 @@ def test_the_last_pass_of_a_thread_shows(broker: ottla.Broker, client: RawClient
     assert value(broker, "kafka.utils:Throttler:cleaner-io#Count") >= stats.map_bytes_read + stats.bytes_read
 
 
-def test_kafka_18597_a_map_that_is_partly_full_shows_so(tmp_path: Path) -> None:
+def test_kafka_18597_a_partly_full_map_is_reported(tmp_path: Path) -> None:
     """In Kafka the metric was 0 until the map was full."""
     overrides = {"log.cleaner.backoff.ms": "1", "log.cleaner.dedupe.buffer.size": str((1 << 20) + 1)}
     with ottla.Broker(str(tmp_path), overrides=overrides) as broker, RawClient(*address(broker)) as client:
@@ -161,7 +161,7 @@ def test_kafka_18597_a_map_that_is_partly_full_shows_so(tmp_path: Path) -> None:
         assert value(broker, "kafka.log:LogCleaner:max-buffer-utilization-percent") == percent
 
 
-async def test_how_long_the_oldest_record_has_waited_shows(tmp_path: Path) -> None:
+async def test_the_waiting_time_of_the_oldest_record_is_reported(tmp_path: Path) -> None:
     files = GatedFiles()
     async with serving(tmp_path, files, log_cleaner_backoff_ms="1") as served:
         lag = {"max_compaction_lag_ms": 60_000, "min_cleanable_dirty_ratio": 1}
@@ -174,7 +174,7 @@ async def test_how_long_the_oldest_record_has_waited_shows(tmp_path: Path) -> No
         files.let_on()
 
 
-def test_the_time_since_the_last_look_follows_the_clock(tmp_path: Path) -> None:
+def test_the_time_since_the_last_check_follows_the_clock(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path), overrides={"log.cleaner.backoff.ms": str(10**12)}) as broker:
         name = "kafka.log:LogCleanerManager:time-since-last-run-ms"
         assert eventually(broker, lambda: broker.inner.services.cleaning.looked_at_ms is not None)

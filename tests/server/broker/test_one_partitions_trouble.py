@@ -87,7 +87,9 @@ async def check_that_all_are_free(broker: Broker, *deleted: str) -> None:
 
 @EVERY_EXCEPTION
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
-async def test_retention_goes_on_with_the_next_log(tmp_path: Path, error: Callable[[], Exception], policy: str) -> None:
+async def test_retention_continues_with_the_next_log(
+    tmp_path: Path, error: Callable[[], Exception], policy: str
+) -> None:
     files = TroubledFiles()
     async with serving(tmp_path, files, **QUIET) as served:
         broker = served.broker
@@ -106,9 +108,7 @@ async def test_retention_goes_on_with_the_next_log(tmp_path: Path, error: Callab
 
 
 @EVERY_EXCEPTION
-async def test_a_partition_that_was_deleted_half_way_is_held_by_nobody(
-    tmp_path: Path, error: Callable[[], Exception]
-) -> None:
+async def test_a_partly_deleted_partition_is_held_by_no_job(tmp_path: Path, error: Callable[[], Exception]) -> None:
     files = TroubledFiles()
     async with serving(tmp_path, files, **QUIET) as served:
         broker = served.broker
@@ -132,7 +132,7 @@ REFUSED_IN_A_PASS = {
 
 
 @pytest.mark.parametrize(("error", "place"), dealt(REFUSED_IN_A_PASS))
-async def test_a_pass_that_fails_lets_the_others_be_cleaned(tmp_path: Path, error: str, place: str) -> None:
+async def test_a_failing_pass_does_not_stop_cleaning_of_other_logs(tmp_path: Path, error: str, place: str) -> None:
     files = TroubledFiles()
     operation, file = REFUSED_IN_A_PASS[place]
     raised, met = EXCEPTIONS[error](), list[str]()
@@ -168,7 +168,7 @@ async def test_a_pass_that_fails_lets_the_others_be_cleaned(tmp_path: Path, erro
 
 
 @EVERY_EXCEPTION
-async def test_a_removal_that_fails_is_tried_again_later_and_keeps_no_other_one(
+async def test_a_failing_removal_is_retried_later_and_delays_no_other_removal(
     tmp_path: Path, error: Callable[[], Exception]
 ) -> None:
     files = TroubledFiles()
@@ -192,9 +192,7 @@ async def test_a_removal_that_fails_is_tried_again_later_and_keeps_no_other_one(
 
 
 @EVERY_EXCEPTION
-async def test_a_flush_that_fails_keeps_no_other_log_from_its_own(
-    tmp_path: Path, error: Callable[[], Exception]
-) -> None:
+async def test_a_failing_flush_delays_no_other_log(tmp_path: Path, error: Callable[[], Exception]) -> None:
     files = TroubledFiles()
     async with serving(tmp_path, files, **QUIET) as served:
         broker = served.broker
@@ -210,7 +208,7 @@ async def test_a_flush_that_fails_keeps_no_other_log_from_its_own(
 
 
 @pytest.mark.parametrize(("error", "operation"), dealt(["create", "append", "sync", "list"]))
-async def test_a_log_that_cannot_be_closed_costs_its_directory_the_mark_of_a_clean_stop_and_no_more(
+async def test_a_log_that_cannot_be_closed_costs_only_the_clean_stop_mark(
     tmp_path: Path, error: str, operation: str
 ) -> None:
     files = TroubledFiles()
@@ -225,7 +223,7 @@ async def test_a_log_that_cannot_be_closed_costs_its_directory_the_mark_of_a_cle
         assert [log_of(served.broker, name).log_end_offset for name in TOPICS] == [RECORDS] * 3
 
 
-async def test_partitions_that_cannot_be_put_aside_keep_nobody_from_deleting_others(tmp_path: Path) -> None:
+async def test_partitions_that_cannot_be_renamed_do_not_block_other_deletions(tmp_path: Path) -> None:
     files = TroubledFiles()
     async with serving(tmp_path, files, **QUIET) as served:
         broker = served.broker
@@ -238,7 +236,7 @@ async def test_partitions_that_cannot_be_put_aside_keep_nobody_from_deleting_oth
         assert not broker.services.cleaning.manager.is_held(TopicPartition("t", 1))
 
 
-async def test_who_stops_waiting_for_a_partition_does_not_keep_it(tmp_path: Path) -> None:
+async def test_a_cancelled_wait_for_a_partition_does_not_hold_it(tmp_path: Path) -> None:
     async with serving(tmp_path, OsFiles(), **QUIET) as served:
         broker, partition = served.broker, TopicPartition("a", 0)
         await topics(served, cleanup_policy="compact")
@@ -252,9 +250,7 @@ async def test_who_stops_waiting_for_a_partition_does_not_keep_it(tmp_path: Path
 
 
 @pytest.mark.parametrize("size_bytes", range(4, 13))
-async def test_an_index_with_room_for_less_than_an_entry_is_one_with_room_for_one(
-    tmp_path: Path, size_bytes: int
-) -> None:
+async def test_an_index_smaller_than_one_entry_has_room_for_one(tmp_path: Path, size_bytes: int) -> None:
     """Apache Kafka accepts values from 4 bytes on, and then cannot create the index."""
     config = {"segment_index_bytes": size_bytes, "index_interval_bytes": 0}
     async with serving(tmp_path, OsFiles(), **QUIET) as served:
@@ -271,7 +267,7 @@ async def test_an_index_with_room_for_less_than_an_entry_is_one_with_room_for_on
         assert (await served.ask(produce, "t", ("k", "v"), timestamp=1_000)).base_offset == 4
 
 
-async def test_a_lease_that_nobody_waits_for_any_more_keeps_nothing(tmp_path: Path) -> None:
+async def test_an_abandoned_lease_request_holds_nothing(tmp_path: Path) -> None:
     async with serving(tmp_path, OsFiles(), **QUIET) as served:
         broker, partition = served.broker, TopicPartition("a", 0)
         await topics(served, cleanup_policy="compact")

@@ -68,7 +68,7 @@ def is_partition(name: str) -> Callable[[str], bool]:
     return lambda path: path.rstrip("/").endswith(f"/{name}")
 
 
-def test_refusing_files_refuse_only_what_they_are_told_to(tmp_path: Path) -> None:
+def test_refusing_files_refuse_only_the_selected_operations(tmp_path: Path) -> None:
     disk = RefusingFiles()
     disk.make_dir(str(tmp_path / "a"))
     disk.refuses = is_partition("b")
@@ -106,7 +106,7 @@ LOGS: dict[str, Callable[[str], bool]] = {
 
 
 @pytest.mark.parametrize("refuses", LOGS.values(), ids=LOGS.keys())
-async def test_a_log_that_the_disk_refuses_is_tried_again_by_who_appends_and_by_housekeeping(
+async def test_appends_and_background_jobs_retry_a_log_that_the_disk_refused(
     tmp_path: Path, disk: RefusingFiles, refuses: Callable[[str], bool]
 ) -> None:
     async with serving(tmp_path, disk, log_initial_task_delay_ms=str(10**9)) as served:
@@ -124,7 +124,7 @@ async def test_a_log_that_the_disk_refuses_is_tried_again_by_who_appends_and_by_
         assert not logs.unmade(str(tmp_path)) and not logs.failures
 
 
-async def test_a_topic_that_cannot_grow_stays_as_it_was(tmp_path: Path, disk: RefusingFiles) -> None:
+async def test_a_topic_that_cannot_grow_is_unchanged(tmp_path: Path, disk: RefusingFiles) -> None:
     async with serving(tmp_path, disk) as served:
         await served.ask(create_topic, "t")
         await served.ask(produce, "t", ("k", "v"))
@@ -148,7 +148,7 @@ async def test_a_topic_that_the_catalog_cannot_forget_stays(tmp_path: Path, disk
         assert (await served.ask(produce, "t", ("k", "v"))).base_offset == 0
 
 
-async def test_a_topic_whose_directory_cannot_be_put_aside_is_gone_all_the_same(
+async def test_a_topic_whose_directory_cannot_be_renamed_is_deleted(
     tmp_path: Path, disk: RefusingFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(tmp_path, disk) as served:
@@ -164,7 +164,7 @@ async def test_a_topic_whose_directory_cannot_be_put_aside_is_gone_all_the_same(
         assert [path.name[-6:] for path in tmp_path.glob("t*")] == ["-stray"]
 
 
-async def test_a_config_that_cannot_be_written_does_not_hold(tmp_path: Path, disk: RefusingFiles) -> None:
+async def test_a_config_that_cannot_be_written_has_no_effect(tmp_path: Path, disk: RefusingFiles) -> None:
     async with serving(tmp_path, disk) as served:
         await served.ask(create_topic, "t")
         disk.refuses = is_catalog
@@ -177,9 +177,7 @@ async def test_a_config_that_cannot_be_written_does_not_hold(tmp_path: Path, dis
         assert (await served.ask(produce, "t", ("k", "v" * 200))).error_code == ErrorCode.NONE
 
 
-async def test_a_node_whose_stop_or_start_cannot_be_recorded_stays_what_it_is(
-    tmp_path: Path, disk: RefusingFiles
-) -> None:
+async def test_a_node_whose_stop_or_start_cannot_be_recorded_is_unchanged(tmp_path: Path, disk: RefusingFiles) -> None:
     async with serving(tmp_path, disk) as served:
         await served.ask(create_topic, "t")
         disk.refuses = is_catalog
@@ -199,7 +197,7 @@ async def test_a_node_whose_stop_or_start_cannot_be_recorded_stays_what_it_is(
             assert (await trio.to_thread.run_sync(produce, client, "t", ("k", "v"))).base_offset == 1
 
 
-async def test_without_a_record_of_it_no_producer_id_is_given(tmp_path: Path, disk: RefusingFiles) -> None:
+async def test_no_producer_id_is_given_before_it_is_recorded(tmp_path: Path, disk: RefusingFiles) -> None:
     async with serving(tmp_path, disk) as served:
         disk.refuses = is_catalog
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)
@@ -210,7 +208,7 @@ async def test_without_a_record_of_it_no_producer_id_is_given(tmp_path: Path, di
         assert (answer.error_code, answer.producer_id) == (ErrorCode.NONE, 0)
 
 
-async def test_a_directory_whose_room_cannot_be_told_is_described_as_failed(
+async def test_a_directory_without_readable_free_space_is_described_as_failed(
     tmp_path: Path, disk: RefusingFiles
 ) -> None:
     async with serving(tmp_path, disk) as served:
@@ -219,7 +217,7 @@ async def test_a_directory_whose_room_cannot_be_told_is_described_as_failed(
         assert (row.error_code, row.log_dir) == (ErrorCode.KAFKA_STORAGE_ERROR, str(tmp_path))
 
 
-async def test_what_cannot_be_made_durable_is_not_acknowledged_and_the_connection_goes_on(
+async def test_records_that_cannot_be_synced_are_not_acknowledged_and_the_connection_continues(
     tmp_path: Path, disk: RefusingFiles
 ) -> None:
     async with serving(tmp_path, disk) as served:

@@ -71,7 +71,7 @@ def alter(client: RawClient, topic: str, **configs: Any) -> None:
 
 @pytest.mark.scenario(172)
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
-def test_segments_whose_records_are_too_old_go(
+def test_segments_with_expired_records_are_deleted(
     broker: ottla.Broker, client: RawClient, tmp_path: Path, policy: str
 ) -> None:
     create_topic(client, "t", cleanup_policy=policy, retention_ms=HOUR_MS, **SEGMENT)
@@ -92,7 +92,7 @@ def test_segments_whose_records_are_too_old_go(
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
-def test_many_segments_go_in_several_steps_of_one_round(
+def test_many_segments_are_deleted_in_several_steps_of_one_round(
     broker: ottla.Broker, client: RawClient, monkeypatch: pytest.MonkeyPatch, policy: str
 ) -> None:
     monkeypatch.setattr(log_module, "SEGMENTS_AT_ONCE", 2)
@@ -112,7 +112,7 @@ def test_a_young_record_keeps_its_segment_and_all_after_it(broker: ottla.Broker,
     assert offsets(client, "t") == [1, 2]
 
 
-def test_the_deleted_files_are_there_until_file_delete_delay_ms_is_over(
+def test_deleted_files_exist_until_file_delete_delay_ms_has_passed(
     broker: ottla.Broker, client: RawClient, tmp_path: Path
 ) -> None:
     create_topic(client, "t", retention_ms=HOUR_MS, file_delete_delay_ms=10 * MINUTE_MS, **SEGMENT)
@@ -129,7 +129,7 @@ def test_the_deleted_files_are_there_until_file_delete_delay_ms_is_over(
     assert files(tmp_path / "t-0") == kept
 
 
-def test_without_a_limit_nothing_goes(broker: ottla.Broker, client: RawClient) -> None:
+def test_without_a_limit_nothing_is_deleted(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", retention_ms=-1, **SEGMENT)
     create_topic(client, "neither", retention_ms=1, cleanup_policy="", **SEGMENT)
     create_topic(client, "compacted", retention_ms=1, cleanup_policy="compact", **SEGMENT)
@@ -141,7 +141,7 @@ def test_without_a_limit_nothing_goes(broker: ottla.Broker, client: RawClient) -
         assert offsets(client, topic) == [0, 1, 2], topic
 
 
-def test_a_new_limit_holds_from_the_next_run_on(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_new_limit_applies_from_the_next_run(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", **SEGMENT)
     fill(client, "t", 3, age_ms=HOUR_MS)
     retain(broker)
@@ -156,7 +156,7 @@ def test_a_new_limit_holds_from_the_next_run_on(broker: ottla.Broker, client: Ra
     assert offsets(client, "t") == [3]
 
 
-def test_retention_runs_by_itself_when_it_is_due(tmp_path: Path) -> None:
+def test_retention_runs_when_it_is_due(tmp_path: Path) -> None:
     overrides = {"log.retention.check.interval.ms": str(HOUR_MS), "log.initial.task.delay.ms": str(HOUR_MS)}
     with ottla.Broker(str(tmp_path), overrides=overrides) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t", retention_ms=MINUTE_MS)
@@ -167,7 +167,7 @@ def test_retention_runs_by_itself_when_it_is_due(tmp_path: Path) -> None:
         assert eventually(broker, lambda: list_offset(client, "t", EARLIEST)[1] == 1)
 
 
-def test_a_segment_is_closed_when_its_time_is_over(broker: ottla.Broker, client: RawClient, tmp_path: Path) -> None:
+def test_a_segment_is_closed_when_its_time_has_passed(broker: ottla.Broker, client: RawClient, tmp_path: Path) -> None:
     create_topic(client, "t", segment_ms=HOUR_MS, message_timestamp_type="LogAppendTime")
     produce(client, "t", ("k", "v"))
     broker.advance_clock(HOUR_MS - MINUTE_MS)
@@ -182,7 +182,9 @@ def test_a_segment_is_closed_when_its_time_is_over(broker: ottla.Broker, client:
 
 @pytest.mark.scenario(173)
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
-def test_the_oldest_segments_go_until_the_rest_fits(broker: ottla.Broker, client: RawClient, policy: str) -> None:
+def test_the_oldest_segments_are_deleted_until_the_rest_fits(
+    broker: ottla.Broker, client: RawClient, policy: str
+) -> None:
     create_topic(client, "t", **SEGMENT)
     fill(client, "t", 1)
     batch_bytes = len(fetch(client, "t", 0).records or b"")
@@ -201,7 +203,7 @@ def test_the_oldest_segments_go_until_the_rest_fits(broker: ottla.Broker, client
 # Deleted topics
 
 
-def test_the_files_of_a_deleted_topic_go_after_the_delay(
+def test_the_files_of_a_deleted_topic_are_removed_after_the_delay(
     broker: ottla.Broker, client: RawClient, tmp_path: Path
 ) -> None:
     create_topic(client, "t", partitions=2, file_delete_delay_ms=10 * MINUTE_MS)
@@ -217,7 +219,7 @@ def test_the_files_of_a_deleted_topic_go_after_the_delay(
     assert eventually(broker, lambda: not list(tmp_path.glob("t-*")))
 
 
-async def test_new_logs_are_on_disk_after_a_look_however_many_come_meanwhile(tmp_path: Path) -> None:
+async def test_new_logs_are_on_disk_after_one_round_despite_concurrent_creations(tmp_path: Path) -> None:
     def made() -> list[str]:
         return sorted(path.name for path in tmp_path.glob("[tu]-*"))
 
@@ -238,7 +240,7 @@ async def test_new_logs_are_on_disk_after_a_look_however_many_come_meanwhile(tmp
                 await trio.lowlevel.checkpoint()
 
 
-def test_a_topic_deleted_before_a_stop_is_gone_after_it(tmp_path: Path) -> None:
+def test_a_topic_deleted_before_a_stop_stays_deleted(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t", file_delete_delay_ms=HOUR_MS)
         produce(client, "t", ("k", "v"))
@@ -249,7 +251,7 @@ def test_a_topic_deleted_before_a_stop_is_gone_after_it(tmp_path: Path) -> None:
         assert eventually(broker, lambda: not list(tmp_path.glob("t-*")))
 
 
-def test_a_topic_made_anew_has_nothing_of_the_old_one(tmp_path: Path) -> None:
+def test_a_recreated_topic_has_nothing_of_the_old_one(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t", cleanup_policy="compact", **SEGMENT)
         fill(client, "t", 5)
@@ -266,7 +268,7 @@ def test_a_topic_made_anew_has_nothing_of_the_old_one(tmp_path: Path) -> None:
 # Deleted records
 
 
-def test_deleted_records_do_not_come_back_after_a_kill(tmp_path: Path) -> None:
+def test_deleted_records_do_not_return_after_a_kill(tmp_path: Path) -> None:
     running, killed = tmp_path / "running", tmp_path / "killed"
     with ottla.Broker(str(running)) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t", cleanup_policy="compact,delete", retention_ms=-1)
@@ -280,7 +282,7 @@ def test_deleted_records_do_not_come_back_after_a_kill(tmp_path: Path) -> None:
 
 @pytest.mark.scenario(159)
 @pytest.mark.parametrize("policy", ["delete", "compact,delete", ""])
-def test_segments_below_the_log_start_go_with_the_next_run(
+def test_segments_below_the_log_start_are_deleted_by_the_next_run(
     broker: ottla.Broker, client: RawClient, tmp_path: Path, policy: str
 ) -> None:
     create_topic(client, "t", cleanup_policy=policy, retention_ms=-1, **SEGMENT)
@@ -293,9 +295,7 @@ def test_segments_below_the_log_start_go_with_the_next_run(
     assert offsets(client, "t") == [4, 5]
 
 
-def test_a_log_whose_records_were_all_deleted_goes_on_where_it_was(
-    broker: ottla.Broker, client: RawClient, tmp_path: Path
-) -> None:
+def test_a_fully_deleted_log_continues_at_its_end(broker: ottla.Broker, client: RawClient, tmp_path: Path) -> None:
     create_topic(client, "t", **SEGMENT)
     fill(client, "t", 6)
     assert delete_records(client, "t", -1) == (ErrorCode.NONE, 6)

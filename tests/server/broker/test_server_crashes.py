@@ -48,7 +48,7 @@ def whole_life() -> tuple[Found, Ledger]:
     return restart_and_look(files.copy(), **FLUSHED), ledger
 
 
-def test_a_life_that_nothing_happens_to_is_found_as_it_was_answered(whole_life: tuple[Found, Ledger]) -> None:
+def test_an_undisturbed_run_is_restored_as_acknowledged(whole_life: tuple[Found, Ledger]) -> None:
     found, ledger = whole_life
     check(found, ledger.owed)
     assert ledger.told == 28, "not everything in it was answered well"
@@ -64,7 +64,7 @@ def test_with_flush_messages_everything_answered_survives_power_losses_and_kills
 
 
 @pytest.mark.parametrize("code, for_good", [(errno.ENOSPC, False), (errno.EIO, True)], ids=["once", "for good"])
-def test_what_is_answered_while_the_disk_refuses_is_found_later(code: int, for_good: bool) -> None:
+def test_acknowledgements_of_a_refusing_disk_are_found_later(code: int, for_good: bool) -> None:
     refused = refusals(
         code,
         first=7 * for_good + 3,
@@ -86,7 +86,7 @@ for script in (DAYS, MOVES, SHARES):
 """
 
 
-def test_a_life_has_the_same_operations_in_every_process() -> None:
+def test_a_run_has_the_same_operations_in_every_process() -> None:
     """Otherwise each run would lose power before other operations: the order of sets of names depends on the hash seed."""
     here = [str(each) for script in (DAYS, MOVES, SHARES) for each in operations_of(script)]
     assert len(here) > 1_000, "all three lives"
@@ -101,7 +101,7 @@ def test_a_life_has_the_same_operations_in_every_process() -> None:
         assert there == here, f"seed {seed}"
 
 
-def test_a_life_has_the_same_operations_though_a_stray_client_knocks() -> None:
+def test_a_stray_client_does_not_change_the_operations_of_a_run() -> None:
     """Ports are reused: a client that looks for the broker of another test may find this one."""
     files, knocks = CrashFiles(), list[socket.socket]()
 
@@ -116,7 +116,7 @@ def test_a_life_has_the_same_operations_though_a_stray_client_knocks() -> None:
 
 
 @pytest.mark.parametrize("lost", ["a-0", "b-0", "__consumer_offsets-0"])
-def test_what_is_lost_is_noticed(lost: str) -> None:
+def test_losses_are_noticed(lost: str) -> None:
     """A check that finds nothing wrong must be able to find something."""
     files, ledger = CrashFiles(), Ledger()
 
@@ -136,7 +136,7 @@ def test_what_is_lost_is_noticed(lost: str) -> None:
 # Moves between data directories
 
 
-def test_a_life_of_moves_that_nothing_happens_to_is_found_as_it_was_answered() -> None:
+def test_an_undisturbed_run_of_moves_is_restored_as_acknowledged() -> None:
     files, ledger = CrashFiles(), Ledger()
     run_in_order(partial(moving_life.live, files, ledger))
     found = moving_life.restart_and_look(files.copy())
@@ -171,14 +171,14 @@ def test_moves_outlive_a_disk_that_refuses(code: int, for_good: bool) -> None:
 # States of share partitions
 
 
-def test_a_life_of_share_states_that_nothing_happens_to_is_found_as_it_was_answered() -> None:
+def test_an_undisturbed_run_of_share_states_is_restored_as_acknowledged() -> None:
     files, ledger = CrashFiles(), Ledger()
     run_in_order(partial(share_life.live, files, ledger))
     share_life.check(share_life.restart_and_look(files.copy()), ledger.owed)
     assert ledger.told == 18, "not everything in it was answered well"
 
 
-def test_share_states_are_pruned_and_what_is_lost_of_them_is_noticed() -> None:
+def test_share_states_are_pruned_and_their_losses_noticed() -> None:
     files, ledger = CrashFiles(), Ledger()
 
     async def work() -> None:

@@ -124,7 +124,7 @@ WAYS = {
 
 @pytest.mark.parametrize("dirs", size((2,), (1, 2)), ids="directories={}".format)
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
-async def test_what_each_way_of_ending_a_life_leaves(way: Way, dirs: int, tmp_path: Path) -> None:
+async def test_each_way_of_ending_a_run_leaves_its_state(way: Way, dirs: int, tmp_path: Path) -> None:
     data = ",".join(str(tmp_path / f"data{number}") for number in range(dirs))
     async with lives_in(data) as supervisor:
         await fill(supervisor)
@@ -149,7 +149,7 @@ async def test_what_each_way_of_ending_a_life_leaves(way: Way, dirs: int, tmp_pa
 
 
 @pytest.mark.parametrize("end", [Supervisor.restart, Supervisor.crash, Supervisor.reset])
-async def test_all_nodes_live_again_on_their_ports(
+async def test_all_nodes_serve_again_on_their_ports(
     end: Callable[[Supervisor], Awaitable[None]], tmp_path: Path
 ) -> None:
     async with lives_in(tmp_path, nodes=3) as supervisor:
@@ -164,7 +164,7 @@ async def test_all_nodes_live_again_on_their_ports(
                 assert (await trio.to_thread.run_sync(metadata, client)).controller_id == 0
 
 
-async def test_a_directory_that_is_named_twice_is_one(tmp_path: Path) -> None:
+async def test_a_directory_named_twice_counts_once(tmp_path: Path) -> None:
     async with lives_in(f"{tmp_path},{tmp_path}/") as supervisor:
         await fill(supervisor)
         await supervisor.snapshot(f"{tmp_path}.snapshot")
@@ -173,7 +173,7 @@ async def test_a_directory_that_is_named_twice_is_one(tmp_path: Path) -> None:
         assert await there(supervisor) == FILLED
 
 
-async def test_a_reset_begins_another_cluster_and_goes_on_with_producer_ids(tmp_path: Path) -> None:
+async def test_a_reset_starts_another_cluster_and_continues_producer_ids(tmp_path: Path) -> None:
     async with lives_in(tmp_path) as supervisor:
         first, given = await ask(supervisor, metadata, producer_id)
         await supervisor.reset()
@@ -182,7 +182,7 @@ async def test_a_reset_begins_another_cluster_and_goes_on_with_producer_ids(tmp_
     assert later > given
 
 
-async def test_after_a_reset_only_what_is_not_ours_is_left_beside_the_new(tmp_path: Path) -> None:
+async def test_after_a_reset_only_foreign_files_stay(tmp_path: Path) -> None:
     (tmp_path / "photos-2023").mkdir()
     (tmp_path / "photos-2023" / "1.jpg").write_bytes(b"mine")
     async with lives_in(tmp_path) as supervisor:
@@ -214,7 +214,7 @@ async def test_a_crash_flushes_nothing_and_marks_no_clean_stop(tmp_path: Path) -
     assert seen == [False, False, True]
 
 
-async def test_clients_are_cut_off_and_those_who_connect_meanwhile_are_served(tmp_path: Path) -> None:
+async def test_connected_clients_are_disconnected_and_new_ones_served_after_the_start(tmp_path: Path) -> None:
     files, held = TroubledFiles(), trio.Event()
     async with lives_in(tmp_path, files) as supervisor, trio.open_nursery() as nursery:
         await fill(supervisor)
@@ -225,7 +225,7 @@ async def test_clients_are_cut_off_and_those_who_connect_meanwhile_are_served(tm
         while supervisor.is_serving or not release.reached:
             await trio.sleep(0.001)
         assert await old.receive_some(1) == b"", "as when a process dies"
-        nursery.start_soon(asks_and_tells, supervisor, held)
+        nursery.start_soon(ask_then_signal, supervisor, held)
         await trio.sleep(0.01)
         assert not held.is_set()
         release.let_on()
@@ -261,7 +261,7 @@ def hold_the_next_start(files: TroubledFiles) -> Held:
     return held
 
 
-async def asks_and_tells(supervisor: Supervisor, done: trio.Event) -> None:
+async def ask_then_signal(supervisor: Supervisor, done: trio.Event) -> None:
     await ask(supervisor, topic_names)
     done.set()
 
@@ -269,7 +269,7 @@ async def asks_and_tells(supervisor: Supervisor, done: trio.Event) -> None:
 # Waiting callers
 
 
-async def test_wishes_are_granted_one_after_the_other(tmp_path: Path) -> None:
+async def test_requests_for_runs_are_carried_out_in_order(tmp_path: Path) -> None:
     lives_seen: list[Broker] = []
     async with lives_in(tmp_path / "data") as supervisor:
         await fill(supervisor)
@@ -289,7 +289,7 @@ async def test_wishes_are_granted_one_after_the_other(tmp_path: Path) -> None:
         assert await there(supervisor) == FILLED
 
 
-async def test_a_call_ends_with_its_life_and_the_next_one_goes_to_the_next_life(tmp_path: Path) -> None:
+async def test_a_call_ends_with_its_run_and_the_next_reaches_the_next(tmp_path: Path) -> None:
     async with lives_in(tmp_path) as supervisor:
         begun: list[Broker] = []
 
@@ -313,7 +313,7 @@ async def test_a_call_ends_with_its_life_and_the_next_one_goes_to_the_next_life(
         assert await supervisor.call(present) is supervisor.broker
 
 
-async def test_no_log_is_closed_before_a_call_has_let_go_of_it(tmp_path: Path) -> None:
+async def test_no_log_is_closed_before_a_call_has_released_it(tmp_path: Path) -> None:
     async with lives_in(tmp_path) as supervisor:
         await fill(supervisor)
         ends: list[int] = []
@@ -339,7 +339,7 @@ async def test_no_log_is_closed_before_a_call_has_let_go_of_it(tmp_path: Path) -
         assert len(ends) == 2
 
 
-async def test_who_is_gone_does_not_keep_a_wish_from_being_granted(tmp_path: Path) -> None:
+async def test_a_cancelled_request_does_not_block_the_next(tmp_path: Path) -> None:
     async with lives_in(tmp_path) as supervisor:
         first = supervisor.broker
         with trio.move_on_after(0):
@@ -348,7 +348,7 @@ async def test_who_is_gone_does_not_keep_a_wish_from_being_granted(tmp_path: Pat
         assert supervisor.broker is not first
 
 
-async def test_a_stop_comes_before_all_wishes(tmp_path: Path) -> None:
+async def test_a_stop_precedes_all_requests(tmp_path: Path) -> None:
     async with lives_in(tmp_path) as supervisor:
         told: list[str] = []
 
@@ -374,7 +374,7 @@ async def test_a_stop_comes_before_all_wishes(tmp_path: Path) -> None:
 # Errors
 
 
-async def test_a_life_that_cannot_begin_is_told_and_another_one_may(tmp_path: Path) -> None:
+async def test_a_run_that_cannot_start_is_reported_and_another_may_follow(tmp_path: Path) -> None:
     files = TroubledFiles()
     async with lives_in(tmp_path, files) as supervisor:
         await fill(supervisor)
@@ -405,7 +405,7 @@ async def test_a_broker_that_is_down_can_be_stopped(tmp_path: Path) -> None:
     assert supervisor.state == "stopped"
 
 
-async def test_another_broker_takes_the_directory_between_two_lives(tmp_path: Path) -> None:
+async def test_another_broker_may_use_the_directory_between_two_runs(tmp_path: Path) -> None:
     class Taken(OsFiles):
         taken = False
 
@@ -426,7 +426,7 @@ async def test_another_broker_takes_the_directory_between_two_lives(tmp_path: Pa
         assert await there(supervisor) == FILLED
 
 
-async def test_a_reset_that_the_disk_refuses_leaves_everything(tmp_path: Path) -> None:
+async def test_a_reset_that_the_disk_refuses_changes_nothing(tmp_path: Path) -> None:
     files = TroubledFiles()
     async with lives_in(tmp_path, files) as supervisor:
         await fill(supervisor)
@@ -439,7 +439,7 @@ async def test_a_reset_that_the_disk_refuses_leaves_everything(tmp_path: Path) -
         assert await there(supervisor) == FILLED
 
 
-async def test_an_exchange_that_was_decided_is_ended_by_the_next_start(tmp_path: Path) -> None:
+async def test_a_decided_exchange_is_completed_by_the_next_start(tmp_path: Path) -> None:
     files = TroubledFiles()
     async with lives_in(tmp_path, files) as supervisor:
         await fill(supervisor)
@@ -453,7 +453,7 @@ async def test_an_exchange_that_was_decided_is_ended_by_the_next_start(tmp_path:
         assert names == set()
 
 
-async def test_snapshots_that_are_refused_leave_the_broker_serving_as_it_was(tmp_path: Path) -> None:
+async def test_refused_snapshots_leave_the_broker_serving_unchanged(tmp_path: Path) -> None:
     async with lives_in(tmp_path / "data") as supervisor:
         await fill(supervisor)
         good = str(tmp_path / "good")
@@ -489,7 +489,7 @@ async def test_a_snapshot_of_another_node_or_of_more_directories_is_refused(tmp_
             await supervisor.restore(str(tmp_path / "snapshot"))
 
 
-async def test_a_snapshot_may_be_taken_to_another_broker(tmp_path: Path) -> None:
+async def test_a_snapshot_may_be_restored_by_another_broker(tmp_path: Path) -> None:
     async with lives_in(tmp_path / "one") as supervisor:
         await fill(supervisor)
         await supervisor.snapshot(str(tmp_path / "snapshot"))
@@ -498,7 +498,7 @@ async def test_a_snapshot_may_be_taken_to_another_broker(tmp_path: Path) -> None
         assert await there(supervisor) == FILLED
 
 
-async def test_a_restore_whose_asker_is_cancelled_comes_to_its_end(tmp_path: Path) -> None:
+async def test_a_restore_continues_after_its_caller_is_cancelled(tmp_path: Path) -> None:
     async with lives_in(tmp_path / "data") as supervisor:
         await fill(supervisor)
         await supervisor.snapshot(str(tmp_path / "snapshot"))
@@ -513,7 +513,7 @@ async def test_a_restore_whose_asker_is_cancelled_comes_to_its_end(tmp_path: Pat
 
 
 @pytest.mark.parametrize("end", [Supervisor.restart, Supervisor.crash])
-async def test_no_life_begins_while_a_snapshot_is_staged_as_it_would_remove_that(
+async def test_no_run_starts_while_a_snapshot_is_staged(
     end: Callable[[Supervisor], Awaitable[None]], tmp_path: Path
 ) -> None:
     files = GatedFiles("-delete/t-0/")
@@ -531,7 +531,7 @@ async def test_no_life_begins_while_a_snapshot_is_staged_as_it_would_remove_that
         assert await there(supervisor) == FILLED
 
 
-async def test_restores_that_wait_for_their_turn_end_with_the_broker(tmp_path: Path) -> None:
+async def test_waiting_restores_end_with_the_broker(tmp_path: Path) -> None:
     async with lives_in(tmp_path / "data") as supervisor:
         await fill(supervisor)
         await supervisor.snapshot(str(tmp_path / "snapshot"))
@@ -551,7 +551,7 @@ async def test_restores_that_wait_for_their_turn_end_with_the_broker(tmp_path: P
         assert over
 
 
-async def test_an_error_of_a_later_life_ends_the_body_and_comes_out(tmp_path: Path) -> None:
+async def test_an_error_of_a_later_run_is_raised_from_the_body(tmp_path: Path) -> None:
     async def fail() -> None:
         raise ZeroDivisionError("a bug")
 
@@ -564,7 +564,7 @@ async def test_an_error_of_a_later_life_ends_the_body_and_comes_out(tmp_path: Pa
 
 
 @pytest.mark.parametrize("end", [Supervisor.restart, Supervisor.crash, Supervisor.stop])
-async def test_a_life_whose_end_goes_wrong_keeps_nobody_waiting(
+async def test_a_run_that_ends_with_an_error_leaves_no_caller_waiting(
     end: Callable[[Supervisor], Awaitable[None]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_: Broker) -> None:
@@ -589,9 +589,7 @@ async def test_a_life_whose_end_goes_wrong_keeps_nobody_waiting(
     supervisor.broker.services.logs.release()
 
 
-async def test_a_life_is_gone_when_the_next_one_serves_though_it_was_kept_out_of_collections(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_ended_run_is_freed_before_the_next_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Collector, "a_run_has_ended", False)
     async with lives_in(tmp_path) as supervisor:
         supervisor.in_each_run(lambda broker: broker.collector.run())
@@ -604,7 +602,7 @@ async def test_a_life_is_gone_when_the_next_one_serves_though_it_was_kept_out_of
     leave_alone()
 
 
-async def test_topics_that_are_made_and_deleted_keep_nothing_out_of_collections(
+async def test_created_and_deleted_topics_are_not_excluded_from_collections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Collector, "a_run_has_ended", False)
@@ -627,7 +625,7 @@ async def test_topics_that_are_made_and_deleted_keep_nothing_out_of_collections(
     leave_alone()
 
 
-async def test_many_lives_leave_nothing_behind(tmp_path: Path) -> None:
+async def test_many_runs_leave_no_descriptors_and_files(tmp_path: Path) -> None:
     def descriptors() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))
 

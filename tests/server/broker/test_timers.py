@@ -34,7 +34,7 @@ from support.sizes import size
 
 @each_case("step_ms", WALL_STEPS_MS.values(), ids=WALL_STEPS_MS.keys())
 @each_case("timer", COORDINATOR_TIMERS.values(), ids=COORDINATOR_TIMERS.keys())
-def test_a_timer_of_a_coordinator_ends_in_its_time(timer: Timer, step_ms: int) -> None:
+def test_a_coordinators_timer_ends_in_time(timer: Timer, step_ms: int) -> None:
     last_ms = timer.delay_ms - 1
     for set_after_ms in size((last_ms if step_ms > 0 else 0,), (0, 1, timer.delay_ms // 2, last_ms)):
         world, is_over = timer.begin()
@@ -47,7 +47,7 @@ def test_a_timer_of_a_coordinator_ends_in_its_time(timer: Timer, step_ms: int) -
 
 
 @each_case("timer", COORDINATOR_TIMERS.values(), ids=COORDINATOR_TIMERS.keys())
-def test_a_timer_of_a_coordinator_minds_no_clock_that_goes_to_and_fro(timer: Timer) -> None:
+def test_a_coordinators_timer_ignores_steps_of_the_wall_clock(timer: Timer) -> None:
     world, is_over = timer.begin()
     for part in range(8):
         world.set_wall((-1) ** part * (part + 1) * max(WALL_STEPS_MS.values()))
@@ -62,7 +62,7 @@ def test_a_timer_of_a_coordinator_minds_no_clock_that_goes_to_and_fro(timer: Tim
 
 @pytest.mark.parametrize("step_ms", WALL_STEPS_MS.values(), ids=WALL_STEPS_MS.keys())
 @pytest.mark.parametrize("timer", BROKER_TIMERS.values(), ids=BROKER_TIMERS.keys())
-async def test_a_timer_of_the_broker_ends_in_its_time(timer: BrokerTimer, step_ms: int, tmp_path: Path) -> None:
+async def test_a_brokers_timer_ends_in_time(timer: BrokerTimer, step_ms: int, tmp_path: Path) -> None:
     for set_after_ms in size((0 if step_ms > 0 else timer.delay_ms - 1,), (0, timer.delay_ms - 1)):
         data, wall = tmp_path / str(set_after_ms), SteppableWall(lambda: 0)
         clock = Clock(wall, lambda: 0)
@@ -112,9 +112,7 @@ class Recorded(BackgroundJobs):
 
 
 @pytest.mark.parametrize("step_ms", WALL_STEPS_MS.values(), ids=WALL_STEPS_MS.keys())
-async def test_the_jobs_of_housekeeping_keep_their_intervals(
-    step_ms: int, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_background_jobs_keep_their_intervals(step_ms: int, autojump_clock: trio.testing.MockClock) -> None:
     intervals_ms = {
         "tick": TICK_MS,
         "idle connections": TICK_MS,
@@ -149,9 +147,7 @@ async def test_the_jobs_of_housekeeping_keep_their_intervals(
 
 
 @pytest.mark.parametrize(("idle_ms", "after_ticks"), [(1, [1, 2, 3]), (600_000, [30, 60, 90]), (-1, [])])
-async def test_connections_are_looked_at_twenty_times_while_one_becomes_idle(
-    idle_ms: int, after_ticks: list[int]
-) -> None:
+async def test_connections_are_checked_twenty_times_per_idle_period(idle_ms: int, after_ticks: list[int]) -> None:
     looked: list[int] = []
 
     class Looked(SimpleNamespace):
@@ -171,7 +167,7 @@ async def test_connections_are_looked_at_twenty_times_while_one_becomes_idle(
     assert looked == after_ticks
 
 
-async def test_who_waits_for_long_is_looked_after_ever_more_rarely(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_long_wait_checks_its_client_less_and_less_often(autojump_clock: trio.testing.MockClock) -> None:
     looked_s: list[float] = []
     begun_s = trio.current_time()
     client: Any = SimpleNamespace(check_peer=lambda: looked_s.append(round(trio.current_time() - begun_s)))
@@ -181,7 +177,7 @@ async def test_who_waits_for_long_is_looked_after_ever_more_rarely(autojump_cloc
     assert looked_s == [5, 15, 35, 75, 135, 195, 200]
 
 
-async def test_a_fetch_that_waits_is_answered_in_its_time_and_a_live_lease_stays(tmp_path: Path) -> None:
+async def test_a_waiting_fetch_is_answered_in_time_and_a_live_lease_stays(tmp_path: Path) -> None:
     wall = SteppableWall(lambda: 0)
     async with serving(tmp_path, OsFiles(), Clock(wall, lambda: 0)) as served:
         await fill(served)
@@ -344,19 +340,19 @@ WALL = re.compile("now_ms")
 IMPORT = re.compile("import time|from time|datetime")
 
 
-def test_every_function_that_asks_for_elapsed_time_is_in_a_table() -> None:
+def test_every_function_that_uses_elapsed_time_is_in_a_table() -> None:
     found = {where.removeprefix("server/") for where in places("server", asks_for_elapsed_time, ELAPSED)}
     walked = {timer.where for timer in COORDINATOR_TIMERS.values()} | {timer.where for timer in BROKER_TIMERS.values()}
     assert {where for where in found if where.split()[0] not in THE_CLOCK} == walked | HANDED_ON.keys()
 
 
-def test_wall_time_meets_stored_times_alone() -> None:
+def test_wall_time_is_compared_only_with_stored_times() -> None:
     found = {*places("server", reckons_with_wall_time, WALL), *places("storage", reckons_with_wall_time, WALL)}
     assert {where for where in found if where.split()[0] != "server/runtime/clock.py"} == WITH_STORED_TIMES.keys()
 
 
 @pytest.mark.parametrize("floor", ["protocol", "storage", "server"])
-def test_no_time_is_taken_past_the_clock(floor: str) -> None:
+def test_no_code_reads_time_except_the_clock(floor: str) -> None:
     root = Path(ottla.__file__).parent
     importing = {
         str(path.relative_to(root))

@@ -159,7 +159,7 @@ LIVES: tuple[Life, ...] = (
 
 
 @pytest.mark.parametrize("life", LIVES, ids=[life.__name__ for life in LIVES])
-async def test_what_goes_leaves_nothing_to_the_collector(tmp_path: Path, life: Life) -> None:
+async def test_freed_memory_leaves_no_cycles_for_the_collector(tmp_path: Path, life: Life) -> None:
     quiet = {
         "log_cleaner_enable": "false",
         "group_initial_rebalance_delay_ms": "0",

@@ -55,7 +55,7 @@ CHANGES = [
 
 @pytest.mark.scenario(186)
 @each_case("name, value, answer", CHANGES)
-def test_a_change_for_all_nodes(name: str, value: str, answer: ErrorCode | None) -> None:
+def test_a_change_applies_to_all_nodes(name: str, value: str, answer: ErrorCode | None) -> None:
     changes = [ConfigChange(name, value)]
     running = BrokerConfig.from_texts()
     if answer is TAKEN:
@@ -97,7 +97,7 @@ def test_a_start_without_threads_or_memory_is_refused(name: str, value: str) -> 
         BrokerConfig.from_texts({name: value})
 
 
-def test_what_may_change_while_the_broker_runs() -> None:
+def test_cleaner_options_that_may_change_at_run_time_are_listed() -> None:
     """All options except `log.cleaner.enable` may change; those with a topic option are its defaults."""
     own = {name: option.update for name, option in ACTED_ON.items() if name.startswith("log.cleaner.")}
     assert own.pop("log.cleaner.enable") is UpdateMode.READ_ONLY

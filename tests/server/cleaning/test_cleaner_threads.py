@@ -117,7 +117,7 @@ async def test_a_second_thread_finds_nothing_while_the_only_log_is_being_cleaned
         await until(lambda: is_clean(served.broker))
 
 
-async def test_a_pass_that_is_given_up_does_not_make_the_next_log_wait(tmp_path: Path) -> None:
+async def test_an_abandoned_pass_does_not_delay_the_next_log(tmp_path: Path) -> None:
     files = GatedFiles()
     async with serving(tmp_path, files, log_cleaner_backoff_ms=str(10**9)) as served:
         broker = served.broker
@@ -161,7 +161,7 @@ class WatchedFiles(GatedFiles):
 
 
 @pytest.mark.parametrize("given_up", [False, True])
-async def test_the_files_that_a_pass_replaced_are_closed_in_its_thread(tmp_path: Path, given_up: bool) -> None:
+async def test_replaced_files_of_a_pass_are_closed_in_its_thread(tmp_path: Path, given_up: bool) -> None:
     """The files of a long pass may have been deleted during it: closing a file takes the system the longer the larger it is."""
     files = WatchedFiles(f"{3:020}.log.cleaned")
     async with serving(tmp_path, files, log_cleaner_backoff_ms=str(10**9)) as served:
@@ -210,7 +210,7 @@ async def test_a_pass_leaves_statistics_and_one_line(tmp_path: Path, caplog: pyt
         assert throttled_bytes == stats.map_bytes_read + stats.bytes_read + stats.bytes_written
 
 
-async def test_counts_go_with_the_partition(tmp_path: Path) -> None:
+async def test_counts_are_deleted_with_the_partition(tmp_path: Path) -> None:
     async with serving(tmp_path, OsFiles(), log_cleaner_backoff_ms="1") as served:
         await fill(served)
         broker = served.broker
@@ -249,7 +249,7 @@ def run_with_a_clock_that_jumps(test: Callable[[trio.testing.MockClock], Any]) -
 
 
 @pytest.mark.scenario(49, 98)
-def test_another_limit_lets_the_pass_go_on_in_its_thread(tmp_path: Path) -> None:
+def test_a_changed_limit_applies_to_the_running_pass(tmp_path: Path) -> None:
     async def main(clock: trio.testing.MockClock) -> None:
         async with standing_still(tmp_path, clock) as served:
             broker, threads = served.broker, served.broker.services.cleaning.threads
@@ -265,7 +265,7 @@ def test_another_limit_lets_the_pass_go_on_in_its_thread(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("change", ["another policy", "a deletion", "other options"])
-def test_who_wants_the_log_does_not_wait_for_the_throttle(tmp_path: Path, change: str) -> None:
+def test_an_operation_that_needs_the_log_does_not_wait_for_the_throttle(tmp_path: Path, change: str) -> None:
     async def main(clock: trio.testing.MockClock) -> None:
         async with standing_still(tmp_path, clock) as served:
             broker = served.broker
@@ -285,7 +285,7 @@ def test_who_wants_the_log_does_not_wait_for_the_throttle(tmp_path: Path, change
     run_with_a_clock_that_jumps(main)
 
 
-def test_a_broker_that_stops_does_not_wait_for_the_throttle(tmp_path: Path) -> None:
+def test_a_stop_does_not_wait_for_the_throttle(tmp_path: Path) -> None:
     async def main(clock: trio.testing.MockClock) -> None:
         async with standing_still(tmp_path, clock) as served:
             with trio.move_on_after(PATIENCE_S):
@@ -298,7 +298,7 @@ def test_a_broker_that_stops_does_not_wait_for_the_throttle(tmp_path: Path) -> N
 # Other options
 
 
-async def test_a_pass_is_given_up_for_other_options_and_begun_anew(tmp_path: Path) -> None:
+async def test_a_pass_restarts_with_changed_options(tmp_path: Path) -> None:
     files = GatedFiles()
     async with serving(tmp_path, files, log_cleaner_backoff_ms="1") as served:
         await fill(served)
@@ -313,7 +313,7 @@ async def test_a_pass_is_given_up_for_other_options_and_begun_anew(tmp_path: Pat
 
 
 @pytest.mark.scenario(84, 188)
-async def test_threads_that_died_come_back_with_other_options(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_dead_threads_are_replaced_when_options_change(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with serving(tmp_path, OsFiles(), log_cleaner_backoff_ms="1", log_cleaner_threads="2") as served:
         broker = served.broker
         no_room = {"log_cleaner_io_buffer_load_factor": 1e-9}
@@ -340,7 +340,7 @@ async def test_threads_that_died_come_back_with_other_options(tmp_path: Path, ca
 
 
 @pytest.mark.scenario(90)
-async def test_buffers_that_round_to_nothing_still_clean(tmp_path: Path) -> None:
+async def test_buffers_that_round_to_zero_still_work(tmp_path: Path) -> None:
     """Apache Kafka's thread loops without end with such buffers."""
     async with serving(tmp_path, OsFiles(), log_cleaner_backoff_ms="1", log_cleaner_io_buffer_size="1") as served:
         await fill(served)
@@ -348,7 +348,7 @@ async def test_buffers_that_round_to_nothing_still_clean(tmp_path: Path) -> None
 
 
 @pytest.mark.scenario(176)
-async def test_a_default_of_topics_holds_at_once_and_disturbs_no_thread(tmp_path: Path) -> None:
+async def test_a_topic_default_applies_at_once_and_disturbs_no_thread(tmp_path: Path) -> None:
     async with serving(tmp_path, OsFiles(), log_cleaner_backoff_ms="1") as served:
         broker = served.broker
         await served.ask(create_topic, "t", **SMALL)
@@ -413,7 +413,7 @@ def complaints(caplog: pytest.LogCaptureFixture) -> int:
 
 
 @pytest.mark.scenario(82)
-async def test_a_damaged_log_is_left_alone_and_known_and_others_are_cleaned(tmp_path: Path) -> None:
+async def test_a_damaged_log_is_marked_and_other_logs_are_cleaned(tmp_path: Path) -> None:
     async with with_damage(tmp_path) as served:
         broker = served.broker
         await fill(served, "u")
@@ -428,7 +428,7 @@ async def test_a_damaged_log_is_left_alone_and_known_and_others_are_cleaned(tmp_
         assert metrics[f'{MANAGER}uncleanable-bytes,logDirectory="{tmp_path}"'] == found.eligibility.cleanable_bytes > 0
 
 
-async def test_kafka_19895_another_configuration_is_worth_a_try(
+async def test_kafka_19895_another_configuration_causes_a_retry(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with with_damage(tmp_path) as served:
@@ -439,7 +439,7 @@ async def test_kafka_19895_another_configuration_is_worth_a_try(
         await until(lambda: complaints(caplog) == 2)
 
 
-async def test_kafka_19895_damage_below_the_log_start_is_no_hindrance(
+async def test_kafka_19895_damage_below_the_log_start_does_not_matter(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with with_damage(tmp_path, "compact,delete") as served:  # only with delete may records be deleted
@@ -461,7 +461,7 @@ async def test_a_damaged_log_that_is_deleted_is_forgotten(tmp_path: Path) -> Non
         assert served.broker.metrics()[f'{MANAGER}uncleanable-partitions-count,logDirectory="{tmp_path}"'] == 0
 
 
-async def test_others_have_their_turns_while_a_log_is_chosen_among_many(
+async def test_other_tasks_run_while_a_log_is_chosen_among_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     partitions = 20

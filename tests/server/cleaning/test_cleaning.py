@@ -61,7 +61,7 @@ async def test_a_topic_that_is_no_longer_compacted_keeps_its_records(tmp_path: P
         assert await offsets(served) == list(range(BATCHES))
 
 
-async def test_a_topic_that_changed_its_mind_is_compacted_in_the_end(tmp_path: Path) -> None:
+async def test_a_topic_switched_to_compaction_is_compacted_in_the_end(tmp_path: Path) -> None:
     async with in_a_pass(tmp_path) as (served, files):
         for policy in ("delete", "compact", "delete", "compact"):
             await set_policy(served.broker, policy)

@@ -137,7 +137,7 @@ def test_a_partition_moves_with_its_records(broker: ottla.Broker, client: RawCli
         assert values(again) == [*before, len(before)]
 
 
-def test_a_partition_moves_that_nothing_was_written_to(broker: ottla.Broker, client: RawClient, tmp_path: Path) -> None:
+def test_a_partition_without_records_moves(broker: ottla.Broker, client: RawClient, tmp_path: Path) -> None:
     create_topic(client, "t")
     here = where(client)[0]
     target = other_than(tmp_path, here)
@@ -172,9 +172,7 @@ def test_a_throttled_move_is_shown_and_takes_its_time(broker: ottla.Broker, clie
     assert values(client) == list(range(21))
 
 
-def test_a_throttle_counts_from_when_a_move_was_asked_for(
-    broker: ottla.Broker, client: RawClient, tmp_path: Path
-) -> None:
+def test_a_throttle_counts_from_the_request_of_a_move(broker: ottla.Broker, client: RawClient, tmp_path: Path) -> None:
     broker.clock.freeze()
     filled(client)
     target = other_than(tmp_path, where(client)[0])
@@ -188,7 +186,7 @@ def test_a_throttle_counts_from_when_a_move_was_asked_for(
     until(lambda: future(client)[0][0] > 0)
 
 
-def test_a_move_back_gives_the_copy_up(broker: ottla.Broker, client: RawClient, tmp_path: Path) -> None:
+def test_a_move_back_discards_the_copy(broker: ottla.Broker, client: RawClient, tmp_path: Path) -> None:
     broker.clock.freeze()
     filled(client)
     here = where(client)[0]
@@ -202,7 +200,7 @@ def test_a_move_back_gives_the_copy_up(broker: ottla.Broker, client: RawClient, 
     assert where(client) == {0: here}
 
 
-def test_a_move_elsewhere_takes_the_place_of_one(broker: ottla.Broker, client: RawClient, tmp_path: Path) -> None:
+def test_a_second_move_replaces_the_first(broker: ottla.Broker, client: RawClient, tmp_path: Path) -> None:
     filled(client)
     here = where(client)[0]
     first, second = (each for each in dirs(tmp_path) if each != here)
@@ -216,9 +214,7 @@ def test_a_move_elsewhere_takes_the_place_of_one(broker: ottla.Broker, client: R
 
 
 @pytest.mark.parametrize("end", ["restart", "crash"])
-def test_a_move_that_was_interrupted_is_gone_on_with(
-    broker: ottla.Broker, client: RawClient, tmp_path: Path, end: str
-) -> None:
+def test_an_interrupted_move_is_resumed(broker: ottla.Broker, client: RawClient, tmp_path: Path, end: str) -> None:
     filled(client)
     target = other_than(tmp_path, where(client)[0])
     limit(client, 1)
@@ -232,7 +228,7 @@ def test_a_move_that_was_interrupted_is_gone_on_with(
         assert values(again) == list(range(20))
 
 
-def test_a_topic_that_is_deleted_takes_its_copy_along(broker: ottla.Broker, client: RawClient, tmp_path: Path) -> None:
+def test_a_deleted_topic_deletes_its_copy(broker: ottla.Broker, client: RawClient, tmp_path: Path) -> None:
     filled(client)
     target = other_than(tmp_path, where(client)[0])
     limit(client, 0)
@@ -283,7 +279,7 @@ def test_a_compacted_partition_moves_and_is_cleaned_after_it(
     assert "\nt 0 " in checkpoint
 
 
-def test_the_cleaner_keeps_off_while_it_moves(broker: ottla.Broker, client: RawClient, tmp_path: Path) -> None:
+def test_the_cleaner_skips_a_moving_log(broker: ottla.Broker, client: RawClient, tmp_path: Path) -> None:
     filled(client, cleanup_policy="compact")
     limit(client, 0)
     move(client, other_than(tmp_path, where(client)[0]))
@@ -294,7 +290,7 @@ def test_the_cleaner_keeps_off_while_it_moves(broker: ottla.Broker, client: RawC
     until(lambda: not any(manager.is_held(each) for each in broker.inner.services.logs.logs if each.topic == "t"))
 
 
-def test_a_disk_that_fails_under_the_copy_leaves_the_log_where_it_is(
+def test_a_disk_that_fails_during_the_copy_leaves_the_log_in_place(
     broker: ottla.Broker, client: RawClient, tmp_path: Path
 ) -> None:
     filled(client)
@@ -316,7 +312,7 @@ def test_a_disk_that_fails_under_the_copy_leaves_the_log_where_it_is(
         assert values(again) == list(range(21))
 
 
-async def test_a_move_that_cannot_be_ended_is_ended_by_the_next_start_that_has_both_disks(tmp_path: Path) -> None:
+async def test_an_unfinished_move_is_completed_by_the_next_start_with_both_disks(tmp_path: Path) -> None:
     here, target, third = dirs(tmp_path)
     all_dirs = f"{here},{target},{third}"
     files = TroubledFiles()
@@ -343,7 +339,7 @@ async def test_a_move_that_cannot_be_ended_is_ended_by_the_next_start_that_has_b
         assert await served.ask(where) == {0: target}
 
 
-async def test_a_last_step_that_the_disk_refuses_is_told_once_and_tried_ever_more_rarely(
+async def test_a_refused_last_step_is_reported_once_and_retried_with_growing_delay(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     here, target, _ = dirs(tmp_path)
@@ -383,7 +379,7 @@ async def test_a_last_step_that_the_disk_refuses_is_told_once_and_tried_ever_mor
 @pytest.mark.parametrize(
     "refused", [OSError(errno.ENOSPC, "No space left on device"), RuntimeError("can't start new thread")]
 )
-async def test_a_move_whose_last_step_is_refused_takes_no_other_and_keeps_the_cleaner_off(
+async def test_a_move_with_a_refused_last_step_excludes_moves_and_the_cleaner(
     tmp_path: Path, refused: Exception
 ) -> None:
     """A start uses the one of the two logs that reaches further without a gap: a pass before that would create gaps."""
@@ -410,7 +406,9 @@ async def test_a_move_whose_last_step_is_refused_takes_no_other_and_keeps_the_cl
             assert await served.ask(move, elsewhere) == {0: 0}
 
 
-def test_a_declared_fault_answers_and_nothing_moves(broker: ottla.Broker, client: RawClient, tmp_path: Path) -> None:
+def test_a_declared_fault_is_returned_and_nothing_moves(
+    broker: ottla.Broker, client: RawClient, tmp_path: Path
+) -> None:
     filled(client)
     here = where(client)
     with broker.fault("AlterReplicaLogDirs", error="KAFKA_STORAGE_ERROR"):
@@ -433,7 +431,7 @@ async def _moves(broker: Any) -> int:
         ("c", "t", (0,), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
-def test_what_cannot_move(
+def test_invalid_moves_are_refused(
     client: RawClient, tmp_path: Path, path: str, name: str, partitions: tuple[int, ...], code: ErrorCode
 ) -> None:
     filled(client, 1)
@@ -473,7 +471,7 @@ def test_cordoned_directories_get_no_new_partitions(broker: ottla.Broker, client
 
 
 @pytest.mark.parametrize("all_of_them", ["*", "each"])
-def test_without_a_directory_that_is_not_cordoned_nothing_is_made(
+def test_without_an_uncordoned_directory_creation_is_refused(
     broker: ottla.Broker, client: RawClient, tmp_path: Path, all_of_them: str
 ) -> None:
     create_topic(client, "before")

@@ -77,9 +77,7 @@ def metric(broker: ottla.Broker, name: str) -> float:
 
 
 @pytest.mark.scenario(83)
-def test_with_a_ratio_of_one_only_the_longest_lag_brings_a_pass_block_by_block(
-    broker: ottla.Broker, client: RawClient
-) -> None:
+def test_at_ratio_one_only_the_maximum_lag_causes_a_pass_per_block(broker: ottla.Broker, client: RawClient) -> None:
     lags = {"min_compaction_lag_ms": HOUR_MS, "max_compaction_lag_ms": 6 * HOUR_MS}
     stamped = {"message_timestamp_type": "LogAppendTime"}
     create_compacted(client, "t", min_cleanable_dirty_ratio=1.0, **lags, **stamped)
@@ -99,7 +97,7 @@ def test_with_a_ratio_of_one_only_the_longest_lag_brings_a_pass_block_by_block(
 
 
 @pytest.mark.scenario(85)
-def test_within_the_shortest_lag_nothing_changes_and_after_it_the_block_is_compacted(
+def test_a_block_is_compacted_only_after_the_minimum_lag(
     broker: ottla.Broker, client: RawClient, tmp_path: Path
 ) -> None:
     for topic, codec in CODECS.items():
@@ -154,7 +152,7 @@ def test_keys_keep_their_last_values_through_several_passes_and_a_large_message(
 
 
 @pytest.mark.scenario(87)
-def test_a_log_with_both_policies_is_compacted_then_deleted_by_age_and_cleaned_on(
+def test_a_log_with_both_policies_is_compacted_then_deleted_by_age(
     broker: ottla.Broker, client: RawClient, tmp_path: Path
 ) -> None:
     create_compacted(client, "t", cleanup_policy="compact,delete", message_timestamp_before_max_ms=2**62)
@@ -173,7 +171,7 @@ def test_a_log_with_both_policies_is_compacted_then_deleted_by_age_and_cleaned_o
 
 
 @pytest.mark.scenario(213)
-def test_a_policy_that_flips_while_records_come_in_harms_none(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_policy_that_changes_during_appends_harms_no_records(broker: ottla.Broker, client: RawClient) -> None:
     create_compacted(client, "t")
     for number in range(12):
         write(client, "t", "abcd"[: 1 + number % 4], first=10 * number)
@@ -197,7 +195,7 @@ def damage(path: Path) -> None:
 
 
 @pytest.mark.scenario(82, 214)
-def test_kafka_7215_damaged_partitions_are_left_alone_and_counted_while_others_are_cleaned(
+def test_kafka_7215_damaged_partitions_are_skipped_and_counted_while_others_are_cleaned(
     broker: ottla.Broker, client: RawClient, tmp_path: Path
 ) -> None:
     topics = ("bad", "worse", "good")
@@ -223,7 +221,7 @@ def test_kafka_7215_damaged_partitions_are_left_alone_and_counted_while_others_a
 
 
 @pytest.mark.parametrize("mended", [True, False])
-def test_kafka_19895_a_partition_is_tried_again_when_its_topics_config_changes(
+def test_kafka_19895_a_partition_is_retried_when_its_topics_config_changes(
     broker: ottla.Broker, client: RawClient, tmp_path: Path, mended: bool
 ) -> None:
     create_compacted(client, "t", min_cleanable_dirty_ratio=1.0)
@@ -248,7 +246,7 @@ def test_kafka_19895_a_partition_is_tried_again_when_its_topics_config_changes(
 
 @pytest.mark.scenario(215)
 @pytest.mark.parametrize("limit_bytes_per_s", [1_000_000, 2_000_000])
-def test_a_pass_takes_as_long_as_its_bytes_by_the_limit(limit_bytes_per_s: int) -> None:
+def test_the_duration_of_a_pass_follows_the_byte_limit(limit_bytes_per_s: int) -> None:
     """Bytes allowed in the last period are not delayed. The disk moves 5 MB/s, by a clock of its own."""
     log = make_log()
     for number in range(120):
@@ -271,7 +269,7 @@ def test_a_pass_takes_as_long_as_its_bytes_by_the_limit(limit_bytes_per_s: int) 
 
 
 @pytest.mark.scenario(2, 188)
-def test_all_settings_of_the_cleaner_change_together_under_load_and_outlive_a_restart(tmp_path: Path) -> None:
+def test_all_cleaner_settings_change_together_under_load_and_survive_a_restart(tmp_path: Path) -> None:
     changed = {
         "log.cleaner.threads": "2",
         "log.cleaner.dedupe.buffer.size": "20000000",
@@ -323,7 +321,7 @@ def change_cleaner(client: RawClient, changed: dict[str, str]) -> None:
 
 
 @pytest.mark.scenario(48)
-def test_without_cleaner_threads_their_gauges_say_0(tmp_path: Path) -> None:
+def test_without_cleaner_threads_their_gauges_are_0(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path), overrides=QUICK | {"log.cleaner.enable": "false"}) as broker:
         with RawClient(*address(broker)) as client:
             create_compacted(client, "t")
@@ -333,7 +331,7 @@ def test_without_cleaner_threads_their_gauges_say_0(tmp_path: Path) -> None:
 
 
 @pytest.mark.scenario(174)
-async def test_a_change_that_leaves_the_policy_lets_the_pass_come_to_its_end(tmp_path: Path) -> None:
+async def test_a_change_that_keeps_the_policy_does_not_stop_the_pass(tmp_path: Path) -> None:
     gated = GatedFiles()
     async with serving(tmp_path, gated, log_cleaner_backoff_ms="1") as served:
         await served.ask(create_compacted, "t")
@@ -351,7 +349,7 @@ async def test_a_change_that_leaves_the_policy_lets_the_pass_come_to_its_end(tmp
 
 
 @pytest.mark.scenario(175)
-async def test_a_changed_default_reaches_a_topic_that_is_being_created(tmp_path: Path) -> None:
+async def test_a_changed_default_reaches_a_topic_under_creation(tmp_path: Path) -> None:
     """The topic is planned with the old value, and must wait until the new one is persisted."""
     gated = GatedFiles("nothing is held up yet")
     async with serving(tmp_path, gated) as served, trio.open_nursery() as nursery:

@@ -39,7 +39,7 @@ def begun(limit: float = LIMIT) -> Throttler:
         (0, 0.4, 0.0),
     ],
 )
-def test_a_period_takes_as_long_as_its_bytes_are_allowed_to(observed: int, at_s: float, waits_s: float) -> None:
+def test_the_duration_of_a_period_follows_its_bytes(observed: int, at_s: float, waits_s: float) -> None:
     assert begun().observe(observed, at_s) == pytest.approx(waits_s)
 
 
@@ -67,7 +67,7 @@ def test_the_average_is_the_limit_in_the_long_run() -> None:
 
 
 @pytest.mark.scenario(49, 98)
-def test_another_limit_holds_from_now_on_and_ends_the_wait() -> None:
+def test_a_changed_limit_applies_at_once_and_ends_the_wait() -> None:
     throttler = begun()
     assert throttler.observe(1_400_000, 0.4) == pytest.approx(1.0)
     throttler.set_limit(LIMIT, 0.5)
@@ -80,7 +80,7 @@ def test_another_limit_holds_from_now_on_and_ends_the_wait() -> None:
 @pytest.mark.parametrize(
     ("limit", "waits_s"), [(math.inf, 0.0), (1.7976931348623157e308, 0.0), (-5.0, 0.0), (0.0, math.inf)]
 )
-def test_limits_without_a_sense_are_what_they_are_in_kafka(limit: float, waits_s: float) -> None:
+def test_zero_and_negative_limits_act_as_in_kafka(limit: float, waits_s: float) -> None:
     """A negative limit means no limit, and with 0 the cleaner waits until the limit changes."""
     throttler = begun(limit)
     assert throttler.observe(1, 0.4) == waits_s
@@ -128,12 +128,12 @@ async def worker(throttler: Throttler) -> Worker:
     return found
 
 
-async def test_a_worker_waits_on_the_clock_of_its_run(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_worker_uses_the_clock_of_its_run(autojump_clock: trio.testing.MockClock) -> None:
     first = await worker(Throttler(LIMIT))
     assert await first.move(5_400_000) == pytest.approx(5.0)
 
 
-async def test_another_limit_ends_a_wait(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_changed_limit_ends_a_wait(autojump_clock: trio.testing.MockClock) -> None:
     first = await worker(Throttler(0.0))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(first.move, 1)
@@ -143,7 +143,7 @@ async def test_another_limit_ends_a_wait(autojump_clock: trio.testing.MockClock)
     assert first.waited_s == pytest.approx(7.0)
 
 
-async def test_who_must_stop_waits_no_longer_or_not_at_all(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_stopping_pass_does_not_continue_to_wait(autojump_clock: trio.testing.MockClock) -> None:
     first = await worker(Throttler(0.0))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(first.move, 1)

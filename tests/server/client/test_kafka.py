@@ -37,7 +37,7 @@ def topic(kafka: Kafka) -> str:
     return name
 
 
-def test_a_record_comes_back_as_it_was_sent(kafka: Kafka, topic: str) -> None:
+def test_a_record_is_read_back_as_sent(kafka: Kafka, topic: str) -> None:
     made_ms = wall_time_ms() - 5  # recent, otherwise retention deletes it
     sent = kafka.produce(
         topic, "value", key=b"key", headers={"name": "ü", "none": None}, timestamp_ms=made_ms, partition=2
@@ -54,38 +54,38 @@ def test_many_records_keep_their_order_in_each_partition(kafka: Kafka, topic: st
     assert {(record.key, record.partition) for record in sent} == {(r.key, r.partition) for r in kafka.records(topic)}
 
 
-def test_more_than_a_batch_can_hold_takes_several(kafka: Kafka, topic: str) -> None:
+def test_records_beyond_one_batch_are_sent_in_several(kafka: Kafka, topic: str) -> None:
     sent = kafka.produce_all(topic, [NewRecord(bytes(400_000), partition=0) for _ in range(5)])
     assert [record.offset for record in sent] == [0, 1, 2, 3, 4]
 
 
-def test_records_without_a_key_take_turns(kafka: Kafka, topic: str) -> None:
+def test_keyless_records_are_distributed_in_turn(kafka: Kafka, topic: str) -> None:
     assert sorted(kafka.produce(topic, str(n)).partition for n in range(6)) == [0, 0, 1, 1, 2, 2]
 
 
-def test_no_record_is_sent_when_one_is_not_fit_for_it(kafka: Kafka, topic: str) -> None:
+def test_no_record_is_sent_if_one_is_invalid(kafka: Kafka, topic: str) -> None:
     with pytest.raises(KafkaError, match=f"partition 3 of topic '{topic}' not found; it has partitions 0 to 2$"):
         kafka.produce_all(topic, [NewRecord("fits", partition=0), NewRecord("does not", partition=3)])
     assert kafka.records(topic) == []
 
 
-def test_a_topic_that_is_not_there_is_made_by_the_first_record(kafka: Kafka) -> None:
+def test_the_first_record_creates_a_missing_topic(kafka: Kafka) -> None:
     name = f"topic-{next(_names)}"
     assert kafka.produce(name, "first").offset == 0
 
 
-def test_offsets_say_where_each_partition_begins_and_ends(kafka: Kafka, topic: str) -> None:
+def test_offsets_give_the_start_and_end_of_each_partition(kafka: Kafka, topic: str) -> None:
     kafka.produce_all(topic, [NewRecord(str(n), partition=1) for n in range(4)])
     assert kafka.offsets(topic) == {0: Offsets(0, 0), 1: Offsets(0, 4), 2: Offsets(0, 0)}
 
 
-def test_a_scan_has_the_part_that_is_asked_for(kafka: Kafka, topic: str) -> None:
+def test_a_scan_returns_the_requested_part(kafka: Kafka, topic: str) -> None:
     kafka.produce_all(topic, [NewRecord(str(n), partition=1) for n in range(10)])
     assert [record.offset for record in kafka.scan(topic, 1, start=3, end=6)] == [3, 4, 5]
     assert list(kafka.scan(topic, 1, start=10)) == []
 
 
-def test_leaders_are_followed_when_they_move(broker: ottla.Broker, kafka: Kafka, topic: str) -> None:
+def test_moved_leaders_are_followed(broker: ottla.Broker, kafka: Kafka, topic: str) -> None:
     broker.stop_node(1)
     try:
         sent = kafka.produce_all(topic, [NewRecord(str(n), partition=n) for n in range(3)])
@@ -95,7 +95,7 @@ def test_leaders_are_followed_when_they_move(broker: ottla.Broker, kafka: Kafka,
     assert kafka.records(topic) == sent
 
 
-def test_groups_say_what_was_committed(kafka: Kafka, topic: str) -> None:
+def test_groups_return_their_committed_offsets(kafka: Kafka, topic: str) -> None:
     kafka.commit("readers", {(topic, 0): 0, (topic, 2): 0})
     (group,) = kafka.groups()
     assert (group.group_id, group.state, group.offsets) == ("readers", "Empty", {(topic, 0): 0, (topic, 2): 0})
@@ -103,7 +103,7 @@ def test_groups_say_what_was_committed(kafka: Kafka, topic: str) -> None:
     assert kafka.groups() == []
 
 
-def test_configs_are_set_and_taken_back(kafka: Kafka, topic: str) -> None:
+def test_configs_are_set_and_reset(kafka: Kafka, topic: str) -> None:
     def changed() -> dict[str, str | None]:
         return {option.name: option.value for option in kafka.configs("topic", topic) if not option.is_default}
 
@@ -114,19 +114,19 @@ def test_configs_are_set_and_taken_back(kafka: Kafka, topic: str) -> None:
     assert {option.name: option.value for option in kafka.configs("broker", "2")}["broker.id"] == "2"
 
 
-def test_internal_topics_are_shown_only_when_asked_for(kafka: Kafka, topic: str) -> None:
+def test_internal_topics_are_shown_only_on_request(kafka: Kafka, topic: str) -> None:
     kafka.commit("any", {(topic, 0): 0})
     assert "__consumer_offsets" not in {found.name for found in kafka.topics()}
     assert "__consumer_offsets" in {found.name for found in kafka.topics(internal=True)}
     kafka.delete_group("any")
 
 
-def test_a_deleted_topic_is_gone(kafka: Kafka, topic: str) -> None:
+def test_a_deleted_topic_is_absent(kafka: Kafka, topic: str) -> None:
     kafka.delete_topic(topic)
     assert topic not in {found.name for found in kafka.topics()}
 
 
-def test_a_connection_that_the_broker_closed_is_made_anew() -> None:
+def test_a_connection_closed_by_the_broker_is_replaced() -> None:
     with ottla.Broker() as broker, Kafka(broker.bootstrap) as kafka:
         kafka.create_topic("orders")
         for connection, _ in kafka._nodes._connections.values():
@@ -141,7 +141,7 @@ def orders() -> Iterator[Kafka]:
         yield kafka
 
 
-def test_the_answer_to_an_interrupted_question_is_nobodys(orders: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_response_to_an_interrupted_request_is_dropped(orders: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
     class Interrupted(BaseException):
         pass
 
@@ -280,14 +280,14 @@ WRONG: dict[str, tuple[Callable[[Kafka], object], type[Exception], str]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_what_cannot_be_asked_is_refused_in_one_line(orders: Kafka, wrong: str) -> None:
+def test_an_invalid_call_is_refused_in_one_line(orders: Kafka, wrong: str) -> None:
     call, kind, message = WRONG[wrong]
     with pytest.raises(kind) as caught:
         call(orders)
     assert str(caught.value) == message
 
 
-def test_a_batch_that_was_damaged_on_the_way_is_no_record(broker: ottla.Broker, kafka: Kafka, topic: str) -> None:
+def test_a_damaged_batch_is_not_returned_as_records(broker: ottla.Broker, kafka: Kafka, topic: str) -> None:
     kafka.produce(topic, "value" * 20, partition=0)
     fault = broker.fault("Fetch", topic=topic, corrupt_batch=True)
     with pytest.raises(KafkaError, match=f"^CORRUPT_MESSAGE: {topic}-0: invalid CRC in the batch at offset 0$"):

@@ -55,14 +55,14 @@ def acquainted(nodes: NodeConnections) -> NodeConnections:
     return nodes
 
 
-def test_what_is_refused_for_a_moment_is_tried_again(nodes: NodeConnections) -> None:
+def test_a_temporary_refusal_is_retried(nodes: NodeConnections) -> None:
     attempts = Attempts(
         KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER), KafkaError(ErrorCode.NOT_COORDINATOR), outcome="done"
     )
     assert nodes.retrying(attempts) == "done"
 
 
-def test_it_is_tried_for_the_time_limit_and_no_longer(nodes: NodeConnections, time: Time) -> None:
+def test_retries_end_at_the_time_limit(nodes: NodeConnections, time: Time) -> None:
     with pytest.raises(KafkaError, match=r"^LEADER_NOT_AVAILABLE: nobody$"):
         nodes.retrying(Attempts(KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "nobody")))
     assert 9.5 < time.now_s <= 10
@@ -77,14 +77,14 @@ def test_it_is_tried_for_the_time_limit_and_no_longer(nodes: NodeConnections, ti
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     ],
 )
-def test_what_is_refused_for_good_or_may_be_written_is_not(nodes: NodeConnections, code: ErrorCode) -> None:
+def test_permanent_errors_and_possible_writes_are_not_retried(nodes: NodeConnections, code: ErrorCode) -> None:
     attempts = Attempts(KafkaError(code))
     with pytest.raises(KafkaError):
         nodes.retrying(attempts)
     assert attempts.count == 1
 
 
-def test_a_topic_that_is_being_made_may_be_unknown_for_a_second(nodes: NodeConnections, time: Time) -> None:
+def test_a_topic_under_creation_may_be_unknown_for_a_second(nodes: NodeConnections, time: Time) -> None:
     with pytest.raises(KafkaError):
         nodes.retrying(Attempts(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)), unknown_s=BEING_MADE_S)
     assert 0.5 < time.now_s <= BEING_MADE_S
@@ -102,7 +102,7 @@ def test_a_topic_is_found_soon_after_its_creation(nodes: NodeConnections, time: 
     assert time.now_s < HIDDEN_S + 0.01
 
 
-def test_a_slow_first_connection_takes_nothing_of_that_second(nodes: NodeConnections, time: Time) -> None:
+def test_a_slow_first_connection_does_not_reduce_that_second(nodes: NodeConnections, time: Time) -> None:
     """A handshake on a busy machine took longer than the second, so the existing topic was not asked for again."""
     attempts = Attempts(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), outcome="done")
 
@@ -113,18 +113,18 @@ def test_a_slow_first_connection_takes_nothing_of_that_second(nodes: NodeConnect
     assert nodes.retrying(slowly, unknown_s=BEING_MADE_S) == "done"
 
 
-def test_where_nobody_ever_answered_nobody_is_waited_for(nodes: NodeConnections, time: Time) -> None:
+def test_brokers_that_never_answered_are_not_waited_for(nodes: NodeConnections, time: Time) -> None:
     with pytest.raises(UnreachableError, match=r"^no broker answers at 127\.0\.0\.1:1: "):
         nodes.retrying(nodes.topics)
     assert time.now_s == 0
 
 
-def test_a_broker_that_has_answered_may_be_away_for_a_while(acquainted: NodeConnections) -> None:
+def test_a_broker_that_has_answered_may_be_unavailable_for_a_while(acquainted: NodeConnections) -> None:
     assert acquainted.retrying(Attempts(UnreachableError("away"), outcome="done"), repeatable=False) == "done"
 
 
 @pytest.mark.parametrize(("repeatable", "attempts_made"), [(True, 2), (False, 1)])
-def test_after_a_lost_answer_only_what_may_be_repeated_is(
+def test_after_a_lost_response_only_repeatable_requests_are_retried(
     acquainted: NodeConnections, repeatable: bool, attempts_made: int
 ) -> None:
     attempts = Attempts(ConnectionResetError("lost"), outcome="done")
@@ -136,12 +136,12 @@ def test_after_a_lost_answer_only_what_may_be_repeated_is(
     assert attempts.count == attempts_made
 
 
-def test_bootstrap_addresses_may_be_several_and_of_ipv6() -> None:
+def test_bootstrap_addresses_may_be_several_and_include_ipv6() -> None:
     assert addresses("one:9092, [::1]:9093") == [("one", 9092), ("::1", 9093)]
 
 
 @pytest.mark.parametrize("text", ["", "host", ":9092", "host:", "host:port", "host:0", "host:65536", "a:1,,b:2"])
-def test_what_is_no_address_is_refused_in_one_line(text: str) -> None:
+def test_an_invalid_address_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(
         ValueError, match=r"^invalid broker address '.*'; expected HOST:PORT, with a port from 1 to 65535$"
     ):

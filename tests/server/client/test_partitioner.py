@@ -23,5 +23,5 @@ def test_keys_have_the_hashes_of_apache_kafkas_own_tests(key: bytes, hashed: int
 
 
 @given(st.binary(max_size=40), st.integers(1, 20))
-def test_every_key_goes_where_kafka_python_puts_it(key: bytes, partitions: int) -> None:
+def test_every_key_is_assigned_to_kafka_pythons_partition(key: bytes, partitions: int) -> None:
     assert partition_of(key, partitions) == (kafka_python_murmur2(key) & 0x7FFF_FFFF) % partitions

@@ -98,7 +98,7 @@ LOGS: dict[str, tuple[OneLog, list[int]]] = {
 
 
 @each_case("name", LOGS)
-def test_a_reader_sees_every_record_and_comes_to_the_end(name: str) -> None:
+def test_a_reader_sees_every_record_and_reaches_the_end(name: str) -> None:
     log, expected = LOGS[name]
     assert shown(log) == expected
 
@@ -123,7 +123,7 @@ def test_committed_readers_see_no_aborted_data() -> None:
     assert shown(whole) == [0, 1, 3, 4]
 
 
-def test_only_the_part_asked_for_is_fetched() -> None:
+def test_only_the_requested_part_is_fetched() -> None:
     log = OneLog(data(0, 1), data(2, 3), data(4, 5), end=6)
     assert shown(log, start=3, end=4) == [3]
     assert log.fetched == [3]
@@ -137,7 +137,7 @@ class Shrinking(OneLog):
         return super().fetch(offset)
 
 
-def test_what_retention_takes_meanwhile_is_passed_over() -> None:
+def test_records_that_retention_deletes_during_the_read_are_skipped() -> None:
     assert shown(Shrinking(data(0, 1), data(2, 3), data(4, 5), end=6)) == [0, 1, 4, 5]
 
 
@@ -150,11 +150,11 @@ class MadeAnew(OneLog):
         return super().fetch(offset)
 
 
-def test_a_log_that_is_shorter_than_before_ends_the_reading() -> None:
+def test_a_shortened_log_ends_the_read() -> None:
     assert shown(MadeAnew(data(0, 1), data(2, 3), end=4)) == [0, 1]
 
 
-def test_damage_is_named_after_the_records_before_it() -> None:
+def test_damage_is_reported_after_the_records_before_it() -> None:
     broken = data(2, 3)
     broken[60] = 9  # one more record than there are
     reading = records(OneLog(data(0, 1), broken, end=4), "topic", 0)

@@ -135,5 +135,5 @@ def _index(broker: Broker) -> list[Acl]:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_histories_of_entries_decisions_and_deaths_go_as_a_plain_model_says(seed: int) -> None:
+def test_histories_of_entries_and_decisions_match_a_simple_model(seed: int) -> None:
     run_in_order(History(seed).run)

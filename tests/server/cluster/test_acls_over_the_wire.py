@@ -155,7 +155,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("other", "said"), REFUSED.values(), ids=REFUSED)
-def test_an_entry_that_is_out_of_order_is_refused_alone(other: dict[str, Any], said: str) -> None:
+def test_only_an_invalid_entry_is_refused(other: dict[str, Any], said: str) -> None:
     async def work() -> None:
         async with secured() as (_, client):
             rows = (creation(GOOD, **other), creation(GOOD), creation(GOOD))
@@ -173,7 +173,7 @@ KINDS = ["resource_type", "resource_pattern_type", "operation", "permission_type
 
 
 @pytest.mark.parametrize("field", KINDS)
-def test_a_kind_of_unknown_ends_the_connection(field: str) -> None:
+def test_an_unknown_enum_value_ends_the_connection(field: str) -> None:
     async def work() -> None:
         async with secured() as (_, client):
             with pytest.raises(BaseExceptionGroup) as refusal:
@@ -184,7 +184,7 @@ def test_a_kind_of_unknown_ends_the_connection(field: str) -> None:
 
 
 @pytest.mark.parametrize(("field", "code"), [*((field, 1) for field in KINDS), ("resource_pattern_type", 2)])
-def test_an_entry_for_any_kind_refuses_all_of_a_request(field: str, code: int) -> None:
+def test_an_entry_for_any_type_refuses_the_whole_request(field: str, code: int) -> None:
     async def work() -> None:
         async with secured() as (_, client):
             rows = (creation(GOOD), creation(GOOD, **{field: code}))
@@ -195,7 +195,7 @@ def test_an_entry_for_any_kind_refuses_all_of_a_request(field: str, code: int) -
     run_in_order(work)
 
 
-def test_a_filter_with_a_kind_that_there_is_not_means_nothing() -> None:
+def test_a_filter_with_an_unknown_value_matches_nothing() -> None:
     async def work() -> None:
         async with secured() as (_, client):
             await client.ask(creations(LINES[0]), 3)
@@ -225,7 +225,7 @@ def test_without_an_authorizer_security_is_disabled() -> None:
     run_in_order(work)
 
 
-def test_who_may_describe_the_cluster_sees_entries_and_who_may_alter_it_changes_them() -> None:
+def test_describe_on_the_cluster_shows_entries_and_alter_changes_them() -> None:
     async def work() -> None:
         async with secured() as (broker, client):
             alice = InProcessClient(broker, User("alice"))
@@ -245,7 +245,7 @@ def test_who_may_describe_the_cluster_sees_entries_and_who_may_alter_it_changes_
     run_in_order(work)
 
 
-def test_too_many_entries_are_refused_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_entries_are_refused_completely(monkeypatch: pytest.MonkeyPatch) -> None:
     async def work() -> None:
         async with secured() as (_, client):
             monkeypatch.setattr(acl_changes, "CHANGED_MAX", 2)
@@ -270,7 +270,7 @@ def test_too_many_entries_are_refused_whole(monkeypatch: pytest.MonkeyPatch) -> 
     run_in_order(work)
 
 
-def test_what_was_answered_is_on_every_disk_that_a_loss_of_power_may_leave() -> None:
+def test_acknowledged_changes_survive_any_power_loss() -> None:
     async def work() -> None:
         files = CrashFiles()
         async with secured(files) as (_, client):
@@ -294,7 +294,7 @@ def stored(files: CrashFiles) -> set[str]:
     return set(catalog.entries("acls"))
 
 
-def test_what_the_disk_refuses_holds_for_nobody() -> None:
+def test_changes_that_the_disk_refuses_have_no_effect() -> None:
     async def work() -> None:
         files = CrashFiles()
         async with secured(files) as (_, client):
@@ -314,7 +314,7 @@ def test_what_the_disk_refuses_holds_for_nobody() -> None:
     run_in_order(work)
 
 
-def test_operations_that_clients_ask_for_are_what_they_may() -> None:
+def test_returned_operations_are_those_the_client_is_allowed() -> None:
     async def work() -> None:
         async with secured() as (broker, client):
             await client.ask(creations("User:alice allow READ topic:t", "User:alice deny ALTER topic:t"), 3)

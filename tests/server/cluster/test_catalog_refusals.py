@@ -167,9 +167,7 @@ def catalog_of(files: CrashFiles) -> CatalogState:
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
-def test_a_change_that_is_refused_once_has_not_happened(
-    start: CrashFiles, change: Callable[[StoredBroker], None]
-) -> None:
+def test_a_change_refused_once_has_no_effect(start: CrashFiles, change: Callable[[StoredBroker], None]) -> None:
     before, after = shape(state_after(start)), shape(state_after(start, change))
     tried = 0
     for outcome in outcomes(start, change, for_good=False):
@@ -183,7 +181,7 @@ def test_a_change_that_is_refused_once_has_not_happened(
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
-def test_where_it_cannot_be_taken_back_nothing_is_acknowledged_for_what_may_be_gone(
+def test_an_unrevertible_change_causes_no_false_acknowledgement(
     start: CrashFiles, change: Callable[[StoredBroker], None]
 ) -> None:
     before, after = shape(state_after(start)), shape(state_after(start, change))
@@ -203,7 +201,7 @@ def test_where_it_cannot_be_taken_back_nothing_is_acknowledged_for_what_may_be_g
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
-def test_the_next_change_carries_nothing_of_a_refused_one(
+def test_the_next_change_contains_nothing_of_a_refused_one(
     start: CrashFiles, change: Callable[[StoredBroker], None]
 ) -> None:
     def other(broker: StoredBroker) -> None:
@@ -232,7 +230,7 @@ def test_the_next_change_carries_nothing_of_a_refused_one(
         assert shape(state_after(files)) == both[not failed]
 
 
-def test_a_stop_takes_back_what_the_disk_refused_to(start: CrashFiles) -> None:
+def test_a_stop_reverts_changes_that_the_disk_refused_to_revert(start: CrashFiles) -> None:
     files = start.copy()
     with StoredBroker(files, DIRS) as broker:
         full = False
@@ -256,7 +254,7 @@ def test_a_stop_takes_back_what_the_disk_refused_to(start: CrashFiles) -> None:
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
-def test_a_kill_within_a_change_leaves_the_old_state_or_the_new_one(
+def test_a_kill_during_a_change_leaves_the_old_or_new_state(
     start: CrashFiles, change: Callable[[StoredBroker], None]
 ) -> None:
     states = shape(state_after(start)), shape(state_after(start, change))

@@ -230,7 +230,7 @@ async def check(served: Served, clients: Clients, known: Facts) -> None:
         assert kept == [-1, -1]
 
 
-async def check_anew(served: Served, clients: Clients) -> None:
+async def check_recreated(served: Served, clients: Clients) -> None:
     """Check that a topic that is created again inherits nothing."""
     if served.broker.services.topics.get("t") is None:
         await served.ask(create_topic, "t", partitions=2)
@@ -294,12 +294,12 @@ async def live(tmp_path: Path, name: str, at: int, *, refuse: bool) -> bool:
             assert known_then in (BEFORE, after)
             clients.epochs = {}
             await check(served, clients, known_then)
-            await check_anew(served, clients)
+            await check_recreated(served, clients)
     return not is_gone
 
 
 @pytest.mark.parametrize("name", CHANGES)
-async def test_a_change_is_seen_when_it_is_written_and_not_before(tmp_path: Path, name: str) -> None:
+async def test_a_change_is_visible_exactly_after_its_write(tmp_path: Path, name: str) -> None:
     steps = 0
     while await live(tmp_path, name, steps, refuse=True):
         steps += 1
@@ -307,7 +307,7 @@ async def test_a_change_is_seen_when_it_is_written_and_not_before(tmp_path: Path
     assert await live(tmp_path / "let on", name, 0, refuse=False)
 
 
-async def test_a_topic_deleted_before_its_configs_are_written_is_named_and_the_others_have_theirs(
+async def test_a_topic_deleted_before_its_configs_are_written_is_reported_alone(
     tmp_path: Path,
 ) -> None:
     async with serving(tmp_path, OsFiles()) as served:

@@ -114,7 +114,7 @@ def test_all_pages_together_hold_every_partition_once(shared: RawClient, limit: 
     assert seen == [("a", 0), ("b", 0), ("b", 1), ("b", 2), ("c", 0), ("c", 1)]
 
 
-def test_no_page_is_larger_than_max_request_partition_size_limit(tmp_path: Path) -> None:
+def test_no_page_exceeds_max_request_partition_size_limit(tmp_path: Path) -> None:
     overrides = {"max.request.partition.size.limit": "2"}
     with ottla.Broker(str(tmp_path), overrides=overrides) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t", partitions=3)
@@ -143,7 +143,7 @@ def test_a_cluster_describes_its_nodes(shared: RawClient, version: int) -> None:
         (0, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
     ],
 )
-def test_only_brokers_live_here(shared: RawClient, kind: int, code: ErrorCode) -> None:
+def test_only_brokers_are_cluster_members(shared: RawClient, kind: int, code: ErrorCode) -> None:
     answer = shared.ask(DescribeClusterRequest(endpoint_type=kind))
     assert (answer.error_code, answer.endpoint_type) == (code, 1)
     assert bool(answer.error_message) == bool(code) != bool(answer.brokers)
@@ -157,7 +157,7 @@ def log_dirs(client: RawClient, *wanted: tuple[str, list[int]], version: int = 5
     return list(client.ask(DescribeLogDirsRequest(topics=topics or None), version).results)
 
 
-def test_partitions_are_found_in_their_directories_with_their_sizes(tmp_path: Path) -> None:
+def test_log_dirs_are_described_with_partition_sizes(tmp_path: Path) -> None:
     directories = [str(tmp_path / "one"), str(tmp_path / "two")]
     overrides = {"log.dirs": ",".join(directories)}
     with ottla.Broker(overrides=overrides) as broker, RawClient(*address(broker)) as client:
@@ -178,7 +178,7 @@ def test_partitions_are_found_in_their_directories_with_their_sizes(tmp_path: Pa
 
 
 @pytest.mark.parametrize("version", range(1, 6))
-def test_log_dirs_of_chosen_partitions_only(shared: RawClient, version: int) -> None:
+def test_only_the_requested_partitions_are_described(shared: RawClient, version: int) -> None:
     (row,) = log_dirs(shared, ("b", [1, 9]), ("missing", [0]), version=version)
     assert [(topic.name, [each.partition_index for each in topic.partitions]) for topic in row.topics] == [("b", [1])]
     assert (row.total_bytes > 0) == (version >= 4)
@@ -205,7 +205,7 @@ def test_producer_ids_are_never_given_twice_not_even_after_a_kill(tmp_path: Path
     assert len(set(given)) == len(given) == 17
 
 
-def test_all_nodes_give_ids_from_one_source(tmp_path: Path) -> None:
+def test_all_nodes_take_ids_from_one_source(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path), nodes=3) as broker:
         given = []
         for node in range(3):
@@ -287,7 +287,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawClient]:
     ],
 )
 @pytest.mark.parametrize("version", range(3))
-def test_records_below_an_offset_are_gone_at_once(
+def test_records_below_an_offset_are_deleted_at_once(
     client: RawClient, version: int, offset: int, expected: tuple[ErrorCode, int]
 ) -> None:
     create_topic(client, "t")
@@ -303,7 +303,7 @@ def test_records_below_an_offset_are_gone_at_once(
     assert list_offset(client, "t", -2) == (ErrorCode.NONE, start)
 
 
-def test_records_are_deleted_inside_a_batch_too(client: RawClient) -> None:
+def test_records_inside_a_batch_can_be_deleted(client: RawClient) -> None:
     create_topic(client, "t")
     produce(client, "t", *[(f"k{number}", "v") for number in range(10)])
     assert delete_records(client, "t", 4) == (ErrorCode.NONE, 4)
@@ -321,7 +321,7 @@ def test_records_are_deleted_inside_a_batch_too(client: RawClient) -> None:
         ("compact", (ErrorCode.POLICY_VIOLATION, -1)),
     ],
 )
-def test_only_topics_that_are_just_compacted_keep_their_records(
+def test_only_purely_compacted_topics_keep_their_records(
     client: RawClient, policy: str, expected: tuple[ErrorCode, int]
 ) -> None:
     create_topic(client, "t", cleanup_policy=policy)
@@ -329,7 +329,7 @@ def test_only_topics_that_are_just_compacted_keep_their_records(
     assert delete_records(client, "t", 1) == expected
 
 
-def test_records_of_what_is_not_there_or_the_brokers_own_are_not_deleted(client: RawClient) -> None:
+def test_records_of_missing_or_internal_topics_are_not_deleted(client: RawClient) -> None:
     create_topic(client, "t")
     metadata(client, "__consumer_offsets", create=True)
     assert delete_records(client, "missing", 0) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
@@ -338,7 +338,7 @@ def test_records_of_what_is_not_there_or_the_brokers_own_are_not_deleted(client:
 
 
 @pytest.mark.scenario(180, 198)
-def test_a_moved_log_start_is_still_there_after_a_stop(tmp_path: Path) -> None:
+def test_a_moved_log_start_survives_a_stop(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t")
         produce(client, "t", ("a", "1"), ("b", "2"))

@@ -85,7 +85,7 @@ async def ask(broker: Broker, request: Any, *, of_controller: bool = True, versi
     return await trio.to_thread.run_sync(asked)
 
 
-async def test_a_controller_answers_what_controllers_do_in_the_versions_of_brokers(tmp_path: Path) -> None:
+async def test_a_controller_serves_controller_apis_in_the_brokers_versions(tmp_path: Path) -> None:
     async with running(tmp_path, ALONE) as broker:
         told = {row.api_key: (row.min_version, row.max_version) for row in (await ask(broker, HELLO)).api_keys}
         assert told.keys() == OF_KAFKA & APIS.keys()
@@ -98,7 +98,7 @@ async def test_a_controller_answers_what_controllers_do_in_the_versions_of_broke
 
 
 @pytest.mark.parametrize(("lines", "ids"), [(ALONE, [3000]), (TOGETHER, [0, 1])], ids=["alone", "with brokers"])
-async def test_controllers_tell_of_controllers_and_brokers_of_brokers(
+async def test_controllers_return_controllers_and_brokers_return_brokers(
     tmp_path: Path, lines: str, ids: list[int]
 ) -> None:
     async with running(tmp_path, lines) as broker:
@@ -128,7 +128,7 @@ async def test_controllers_tell_of_controllers_and_brokers_of_brokers(
     ],
     ids=["alone", "with brokers", "none"],
 )
-async def test_the_quorum_is_what_it_would_be_of_kafka(
+async def test_the_quorum_is_that_of_an_apache_kafka_cluster(
     tmp_path: Path, lines: str, voters: list[int], observers: list[int], names: dict[int, list[str]]
 ) -> None:
     async with running(tmp_path, lines) as broker:
@@ -154,7 +154,7 @@ async def test_voters_have_a_directory_from_kraft_version_1_on(tmp_path: Path) -
         assert partition.current_voters[0].replica_directory_id == directory
 
 
-async def test_a_controller_that_is_no_node_answers_while_nodes_are_stopped(tmp_path: Path) -> None:
+async def test_a_separate_controller_answers_while_nodes_are_stopped(tmp_path: Path) -> None:
     async with running(tmp_path, ALONE) as broker:
         for node_id in (0, 1):
             await broker.stop_node(node_id)
@@ -167,7 +167,7 @@ async def test_a_controller_that_is_no_node_answers_while_nodes_are_stopped(tmp_
         assert (await ask(broker, HELLO)).error_code == 0
 
 
-async def test_a_controller_answers_on_after_a_start_of_its_node_that_failed(tmp_path: Path) -> None:
+async def test_a_controller_continues_after_a_failed_start_of_its_node(tmp_path: Path) -> None:
     async with running(tmp_path, ALONE) as broker:
         await broker.stop_node(0)
         own, *_ = broker.nodes[0].own_listeners
@@ -200,7 +200,7 @@ async def test_a_broker_that_cannot_start_again_refuses_clients_everywhere(tmp_p
 
 
 @pytest.mark.parametrize("names", [["foo"], ["__cluster_metadata", "foo"]])
-async def test_no_other_log_has_a_quorum(tmp_path: Path, names: list[str]) -> None:
+async def test_only_the_metadata_log_has_a_quorum(tmp_path: Path, names: list[str]) -> None:
     partitions = (PartitionData(partition_index=0), PartitionData(partition_index=1))
     async with running(tmp_path, ALONE) as broker:
         wanted = DescribeQuorumRequest(
@@ -215,7 +215,7 @@ async def test_no_other_log_has_a_quorum(tmp_path: Path, names: list[str]) -> No
         } == {(name, index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for name in names for index in (0, 1)}
 
 
-async def test_a_controllers_configs_are_asked_by_its_own_id_and_a_brokers_changed_by_the_brokers(
+async def test_controller_configs_have_their_own_id_and_broker_configs_change_through_brokers(
     tmp_path: Path,
 ) -> None:
     def describe(name: str) -> DescribeConfigsRequest:
@@ -241,7 +241,7 @@ async def test_a_controllers_configs_are_asked_by_its_own_id_and_a_brokers_chang
         assert (await ask(broker, change("77"))).responses[0].error_code == ErrorCode.INVALID_REQUEST
 
 
-async def test_a_node_that_is_stopped_may_be_unregistered_until_it_starts(tmp_path: Path) -> None:
+async def test_a_stopped_node_may_be_unregistered_until_it_starts(tmp_path: Path) -> None:
     async with running(tmp_path, ALONE) as broker:
         everybody = DescribeClusterRequest(include_fenced_brokers=True)
         known = partial(ask, broker, everybody, of_controller=False)
@@ -262,7 +262,7 @@ async def test_a_node_that_is_stopped_may_be_unregistered_until_it_starts(tmp_pa
         assert [each.broker_id for each in (await known()).brokers] == [0, 1]
 
 
-def test_a_node_that_was_unregistered_is_known_again_in_the_next_life() -> None:
+def test_an_unregistered_node_is_known_again_in_the_next_run() -> None:
     everybody = DescribeClusterRequest(include_fenced_brokers=True)
     with ottla.Broker(nodes=2) as broker:
         broker.stop_node(1)
@@ -318,7 +318,7 @@ async def test_voters_do_not_change(tmp_path: Path, request_: Any, code: ErrorCo
             assert told in answer.error_message
 
 
-async def test_nor_do_they_from_kraft_version_1_on(tmp_path: Path) -> None:
+async def test_voters_do_not_change_from_kraft_version_1_on(tmp_path: Path) -> None:
     async with running(tmp_path, ALONE) as broker:
         await ask(broker, UPGRADE)
         directory = broker.services.cluster.directory_id()
@@ -343,7 +343,7 @@ async def test_nor_do_they_from_kraft_version_1_on(tmp_path: Path) -> None:
             assert (answer.error_code, answer.error_message) == (code, told)
 
 
-async def test_options_of_a_controller_are_kept_and_shown_by_it(tmp_path: Path) -> None:
+async def test_a_controllers_options_are_stored_and_shown_by_it(tmp_path: Path) -> None:
     rate = "leader.replication.throttled.rate"
 
     def change(controller: str, name: str, value: str) -> IncrementalAlterConfigsRequest:

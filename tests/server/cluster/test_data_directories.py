@@ -222,7 +222,7 @@ def cluster_of(files: CrashFiles) -> str:
 
 
 @pytest.mark.parametrize(("change", "data_dirs"), SERVED.values(), ids=SERVED.keys())
-def test_what_is_whole_is_served_and_stays_served(
+def test_complete_directories_are_served_and_stay_served(
     life: Life, change: Callable[[CrashFiles], None], data_dirs: Sequence[str]
 ) -> None:
     change(life.files)
@@ -316,7 +316,7 @@ REFUSED: dict[str, tuple[Callable[[CrashFiles], None], Sequence[str], str]] = {
 
 
 @pytest.mark.parametrize(("change", "data_dirs", "told"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_is_not_whole_is_refused_with_one_line_and_left_as_it_is(
+def test_incomplete_directories_are_refused_in_one_line_and_unchanged(
     life: Life, change: Callable[[CrashFiles], None], data_dirs: Sequence[str], told: str
 ) -> None:
     left = life.files.copy()
@@ -337,7 +337,7 @@ def tree(files: CrashFiles) -> dict[str, bytes | None]:
     return {**files.snapshot(), **{path: None for path in (A, B, C) if files.exists(path)}}
 
 
-def test_a_disk_that_may_only_be_read_is_refused_with_one_line(life: Life) -> None:
+def test_a_read_only_disk_is_refused_in_one_line(life: Life) -> None:
     def read_only(operation: str, path: str, _: int) -> None:
         if path.startswith(f"{B}/"):
             raise OSError(errno.EROFS, "Read-only file system", path)
@@ -354,7 +354,7 @@ def test_a_disk_that_may_only_be_read_is_refused_with_one_line(life: Life) -> No
     assert tree(life.files) == before
 
 
-def test_the_directory_of_another_topic_is_put_aside_before_it_is_used(life: Life) -> None:
+def test_a_foreign_topics_directory_is_set_aside_before_use(life: Life) -> None:
     write_partition_metadata(life.files, f"{A}/t-0", OTHER_ID)
     old = read(life.files, f"{A}/t-0/00000000000000000000.log")
     life.values["t", 0] = []
@@ -366,7 +366,7 @@ def test_the_directory_of_another_topic_is_put_aside_before_it_is_used(life: Lif
     assert read(life.files, f"{A}/{aside}/00000000000000000000.log") == old
 
 
-def test_of_an_ottla_that_did_not_count_them_one_is_given_up_by_hand(life: Life) -> None:
+def test_an_uncounted_directory_of_an_older_ottla_can_be_given_up_manually(life: Life) -> None:
     as_before_directories_were_counted(life.files)
     empty(B)(life.files)
     catalog = json.loads(read(life.files, f"{A}/ottla.json"))
@@ -378,7 +378,7 @@ def test_of_an_ottla_that_did_not_count_them_one_is_given_up_by_hand(life: Life)
             life.append_everywhere(broker)
 
 
-def test_a_directory_is_given_up_by_hand_and_refused_when_it_comes_back(life: Life) -> None:
+def test_a_directory_given_up_manually_is_refused_when_it_returns(life: Life) -> None:
     move_dir(life.files, B, C)
     with_directory_given_up(life.files)
     life.values.update({("t", 1): [], ("t", 3): []})
@@ -392,7 +392,7 @@ def test_a_directory_is_given_up_by_hand_and_refused_when_it_comes_back(life: Li
         assert broker.values() == life.values
 
 
-def test_without_catalog_and_identities_topics_are_made_of_the_directories(life: Life) -> None:
+def test_without_catalog_and_identities_topics_follow_from_the_directories(life: Life) -> None:
     without(f"{A}/ottla.json", f"{A}/meta.properties", f"{B}/meta.properties")(life.files)
     files = life.files
     files.make_dir(f"{A}/backup-20251122")
@@ -414,7 +414,7 @@ def catalog_and_identities_lost(life: Life) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("happens", [catalog_restored, catalog_and_identities_lost])
-def test_no_producer_gets_an_id_that_a_log_knows(life: Life, happens: Callable[[Life], Callable[[], None]]) -> None:
+def test_no_producer_gets_an_id_already_in_a_log(life: Life, happens: Callable[[Life], Callable[[], None]]) -> None:
     happen = happens(life)
     with life.start() as broker:
         given = trio.run(broker.broker.services.producer_ids.take)
@@ -440,7 +440,7 @@ def test_no_producer_gets_an_id_that_a_log_knows(life: Life, happens: Callable[[
         (copied("/a/t-0", "/b/t-0"), "t-0 is in both /a and /b"),
     ],
 )
-def test_directories_that_cannot_be_one_topics_are_refused(
+def test_directories_of_conflicting_topics_are_refused(
     life: Life, change: Callable[[CrashFiles], None], told: str
 ) -> None:
     without(f"{A}/ottla.json", f"{A}/meta.properties", f"{B}/meta.properties")(life.files)
@@ -451,7 +451,7 @@ def test_directories_that_cannot_be_one_topics_are_refused(
     assert tree(life.files) == before
 
 
-def test_a_folder_in_the_way_of_a_new_topic_is_kept(life: Life) -> None:
+def test_a_folder_with_a_new_topics_name_is_kept(life: Life) -> None:
     with life.start() as broker:
         write(life.files, f"{A}/new-0/00000000000000000000.log", batch((b"k", b"not ours")))
         write(life.files, f"{B}/new-1/notes", b"precious")
@@ -501,7 +501,7 @@ def kafkas(*further: Any) -> Life:
     return life
 
 
-def test_apache_kafkas_directories_are_taken_over_whole() -> None:
+def test_apache_kafkas_directories_are_taken_over_completely() -> None:
     life = kafkas()
     before = {path: read_meta_properties(life.files, path) for path in (A, B)}
     for _ in range(2):
@@ -516,7 +516,7 @@ def test_apache_kafkas_directories_are_taken_over_whole() -> None:
         assert found is not None and was is not None and found.directory_id == was.directory_id
 
 
-def test_a_directory_of_a_kafka_that_gave_no_directory_ids_gets_one() -> None:
+def test_a_kafka_directory_without_an_id_gets_one() -> None:
     life = kafkas()
     for path in (A, B):
         identify(life.files, path, KAFKAS_CLUSTER, None)
@@ -545,7 +545,7 @@ def test_a_directory_of_a_kafka_that_gave_no_directory_ids_gets_one() -> None:
         ),
     ],
 )
-def test_apache_kafkas_directories_that_are_not_all_there_are_refused(
+def test_incomplete_apache_kafka_directories_are_refused(
     change: Callable[[CrashFiles], None], data_dirs: Sequence[str], told: str
 ) -> None:
     life = kafkas()
@@ -556,7 +556,7 @@ def test_apache_kafkas_directories_that_are_not_all_there_are_refused(
     assert tree(life.files) == before
 
 
-def test_what_the_metadata_log_does_not_know_is_put_aside_at_the_take_over() -> None:
+def test_partitions_unknown_to_the_metadata_log_are_set_aside_at_take_over() -> None:
     life = kafkas()
     write_partition_metadata(life.files, f"{A}/t-0", OTHER_ID)
     copy_dir(life.files, f"{B}/t-1", f"{A}/u-0")
@@ -574,7 +574,7 @@ def test_what_the_metadata_log_does_not_know_is_put_aside_at_the_take_over() -> 
     assert asides == ["t-0", "u-0"]
 
 
-def test_a_feature_that_apache_kafka_has_not_finalized_does_not_come_on_with_the_take_over() -> None:
+def test_a_feature_not_finalized_in_apache_kafka_stays_off_after_take_over() -> None:
     """The directory was formatted by 3.9, or with levels of 0, or the levels were set to 0 later."""
     life = kafkas(
         FeatureLevelRecord(name="metadata.version", feature_level=25),
@@ -593,7 +593,7 @@ def test_a_feature_that_apache_kafka_has_not_finalized_does_not_come_on_with_the
         assert [levels[name] for name in others] == [0, 0, 0, 0]
 
 
-def test_what_apache_kafkas_clients_may_holds_after_the_take_over() -> None:
+def test_rights_of_apache_kafkas_clients_apply_after_take_over() -> None:
     salted_password, salt = salted(SCRAM_SHA_512, "secret", b"salt", 4_096), b"salt"
     credential = credential_of(SCRAM_SHA_512, salted_password, salt, 4_096)
     alice = Principal("User", "alice")
@@ -658,7 +658,7 @@ def test_what_apache_kafkas_clients_may_holds_after_the_take_over() -> None:
         (DelegationTokenRecord(owner="alice"), "'alice': invalid principal"),
     ],
 )
-def test_rights_that_are_not_known_are_not_passed_over_at_the_take_over(record: Any, told: str) -> None:
+def test_unknown_rights_are_not_ignored_at_take_over(record: Any, told: str) -> None:
     life = kafkas(record)
     before = tree(life.files)
     with pytest.raises(DataDirectoryError, match=f"^Apache Kafka's metadata in /a: {told}"):
@@ -706,7 +706,7 @@ IN_TURNS = [((A, B), "power loss"), ((B, A), "kill")]
 
 @pytest.mark.parametrize(("data_dirs", "ends_by"), size(IN_TURNS, [*product(((A, B), (B, A)), ENDS_BY)]))
 @pytest.mark.parametrize("made", [empty_store, bare_partitions, uncounted, formatted, kafkas])
-def test_a_first_start_that_is_cut_off_anywhere_needs_nobodys_hand(
+def test_a_first_start_interrupted_anywhere_needs_no_manual_repair(
     made: Callable[[], Life], data_dirs: Sequence[str], ends_by: str
 ) -> None:
     start, seen = made(), set[int]()
@@ -730,7 +730,7 @@ def test_a_first_start_that_is_cut_off_anywhere_needs_nobodys_hand(
     assert at > 5
 
 
-def test_adding_a_directory_is_cut_off_anywhere(life: Life) -> None:
+def test_adding_a_directory_may_be_interrupted_anywhere(life: Life) -> None:
     at, is_whole = 0, False
     while not is_whole:
         files = life.files.copy(fail_at=at)
@@ -834,7 +834,7 @@ SOME = [
 
 @pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
 @pytest.mark.parametrize(("nodes", "chosen"), some(SOME, 3))
-def test_a_start_that_names_some_of_them_is_told_how_to_name_all(
+def test_a_start_that_names_some_directories_is_advised_to_name_all(
     nodes: int, chosen: tuple[int, ...], killed: bool
 ) -> None:
     left = left_by(nodes, killed=killed)
@@ -857,7 +857,7 @@ def test_a_start_that_names_some_of_them_is_told_how_to_name_all(
                 left.values[name, partition].append(b"later")
 
 
-def test_all_of_them_may_have_been_moved_together() -> None:
+def test_all_directories_may_be_moved_together() -> None:
     left = left_by(2, killed=True)
     for path in left.data_dirs:
         left.files.make_dir("/mnt")
@@ -882,7 +882,7 @@ ELSEWHERE = {
 
 
 @pytest.mark.parametrize(("path", "copy", "told"), ELSEWHERE.values(), ids=ELSEWHERE.keys())
-def test_a_copy_of_one_is_not_completed_by_the_originals(path: str, copy: str, told: str) -> None:
+def test_a_copied_directory_is_not_combined_with_originals(path: str, copy: str, told: str) -> None:
     left = left_by(2, killed=False)
     left.files.make_dir("/copies")
     left.files.rename(path, copy)
@@ -891,7 +891,7 @@ def test_a_copy_of_one_is_not_completed_by_the_originals(path: str, copy: str, t
     assert "start with" not in str(refused.value)
 
 
-def test_a_directory_of_that_name_which_is_another_brokers_is_not_asked_for() -> None:
+def test_a_similarly_named_directory_of_another_broker_is_not_required() -> None:
     left = left_by(2, killed=False)
     with StoredBroker(left.files, ["/srv/data-node-1-node-1"]) as broker:
         broker.create("u")

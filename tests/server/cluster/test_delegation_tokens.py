@@ -91,7 +91,7 @@ async def expired(client: InProcessClient, secret: bytes, period_ms: int = -1) -
     ("asked_ms", "expires_ms", "max_ms"),
     [(-1, DAY_MS, 7 * DAY_MS), (0, DAY_MS, 7 * DAY_MS), (HOUR_MS, HOUR_MS, HOUR_MS), (2**63 - 1, DAY_MS, 7 * DAY_MS)],
 )
-def test_a_token_lives_as_long_as_asked_for_and_as_configured(asked_ms: int, expires_ms: int, max_ms: int) -> None:
+def test_a_tokens_lifetime_is_the_requested_one_within_the_limit(asked_ms: int, expires_ms: int, max_ms: int) -> None:
     async def work() -> None:
         async with with_tokens() as (_, alice):
             token = await made(alice, max_lifetime_ms=asked_ms, renewers=renewers("bob"))
@@ -107,7 +107,7 @@ def test_a_token_lives_as_long_as_asked_for_and_as_configured(asked_ms: int, exp
     run_in_order(work)
 
 
-def test_what_it_logs_in_with_is_its_secret_until_it_expires() -> None:
+def test_a_token_logs_in_with_its_secret_until_it_expires() -> None:
     async def work() -> None:
         async with with_tokens() as (broker, alice):
             token = await made(alice, max_lifetime_ms=HOUR_MS)
@@ -133,7 +133,7 @@ CHANNELS = {
 
 
 @pytest.mark.parametrize(("protocol", "name", "by_token"), CHANNELS.values(), ids=CHANNELS)
-def test_some_channels_may_not_ask_at_all(protocol: str, name: str, by_token: bool) -> None:
+def test_some_channels_may_not_request_tokens(protocol: str, name: str, by_token: bool) -> None:
     async def work() -> None:
         async with with_tokens() as (broker, alice):
             token = await made(alice)
@@ -147,7 +147,7 @@ def test_some_channels_may_not_ask_at_all(protocol: str, name: str, by_token: bo
     run_in_order(work)
 
 
-def test_without_a_secret_key_there_are_none() -> None:
+def test_without_a_secret_key_tokens_are_disabled() -> None:
     async def work() -> None:
         async with with_tokens(delegation_token_secret_key="") as (_, alice):
             refused = await made(alice)
@@ -158,7 +158,7 @@ def test_without_a_secret_key_there_are_none() -> None:
     run_in_order(work)
 
 
-def test_tokens_for_others_ask_for_create_tokens_and_renewers_are_users() -> None:
+def test_tokens_for_other_owners_need_create_tokens_and_renewers_are_users() -> None:
     async def work() -> None:
         async with with_tokens() as (broker, alice):
             wanted = {"owner_principal_type": "User", "owner_principal_name": "carol"}
@@ -199,7 +199,7 @@ async def allow(broker: Broker, *lines: str) -> None:
     await broker.services.acl_changes.create(acl for line in lines for acl in parse(line))
 
 
-def test_who_sees_which_tokens() -> None:
+def test_each_user_sees_the_tokens_it_owns_renews_or_may_describe() -> None:
     async def work() -> None:
         async with with_tokens() as (broker, alice):
             bob, eve = client_of(broker, "bob"), client_of(broker, "eve")
@@ -219,7 +219,7 @@ def test_who_sees_which_tokens() -> None:
     run_in_order(work)
 
 
-def test_renewers_put_off_the_expiry_and_nobody_beyond_the_lifetime() -> None:
+def test_renewers_extend_the_expiry_up_to_the_maximum_lifetime() -> None:
     async def work() -> None:
         async with with_tokens() as (broker, alice):
             bob, eve = client_of(broker, "bob"), client_of(broker, "eve")
@@ -236,7 +236,7 @@ def test_renewers_put_off_the_expiry_and_nobody_beyond_the_lifetime() -> None:
     run_in_order(work)
 
 
-def test_expired_tokens_are_refused_and_taken_away_at_the_next_check() -> None:
+def test_expired_tokens_are_refused_and_removed_at_the_next_check() -> None:
     async def work() -> None:
         files = CrashFiles()
         async with with_tokens(files, delegation_token_expiry_time_ms=str(HOUR_MS // 2)) as (broker, alice):
@@ -258,7 +258,7 @@ def test_expired_tokens_are_refused_and_taken_away_at_the_next_check() -> None:
     run_in_order(work)
 
 
-def test_thousands_that_have_expired_go_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thousands_of_expired_tokens_are_removed_in_time_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Finding the secret of one takes microseconds."""
 
     async def work() -> None:
@@ -284,7 +284,7 @@ def test_thousands_that_have_expired_go_in_turns(monkeypatch: pytest.MonkeyPatch
     run_in_order(work)
 
 
-def test_nobody_fills_the_disk_with_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokens_are_limited_in_number_and_size(monkeypatch: pytest.MonkeyPatch) -> None:
     async def work() -> None:
         async with with_tokens() as (_, alice):
             monkeypatch.setattr(token_changes, "TOKENS_MAX", 1)
@@ -301,7 +301,7 @@ def test_nobody_fills_the_disk_with_tokens(monkeypatch: pytest.MonkeyPatch) -> N
     run_in_order(work)
 
 
-def test_stored_tokens_that_this_version_does_not_take_are_told() -> None:
+def test_stored_tokens_that_this_version_refuses_are_reported() -> None:
     alice = Principal("User", "alice")
     good = Token("a", alice, alice, (), 1, 2, 3).facts()
     tokens = Tokens("s")

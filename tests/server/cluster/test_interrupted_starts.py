@@ -153,7 +153,7 @@ def test_a_start_interrupted_anywhere_leaves_nothing_and_may_be_repeated(tmp_pat
     assert at > 10
 
 
-def test_a_start_interrupted_twice_is_ended_by_the_next_call(tmp_path: Path) -> None:
+def test_a_start_interrupted_twice_is_completed_by_the_next_call(tmp_path: Path) -> None:
     tried, first, second, step = 0, 0, 0, size(18, 1)
     while True:
         broker = ottla.Broker(str(tmp_path), **OPTIONS)
@@ -192,7 +192,7 @@ def test_a_stop_interrupted_anywhere_is_finished_by_the_next_one(tmp_path: Path)
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-def test_many_threads_may_start_and_stop_it(tmp_path: Path) -> None:
+def test_many_threads_may_start_and_stop_a_broker(tmp_path: Path) -> None:
     broker = ottla.Broker(str(tmp_path), **OPTIONS)
     told: list[str] = []
 
@@ -217,7 +217,7 @@ def test_many_threads_may_start_and_stop_it(tmp_path: Path) -> None:
         create_topic(client, "t")
 
 
-def test_a_broker_that_runs_is_not_started_again(tmp_path: Path) -> None:
+def test_a_running_broker_is_not_started_again(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path)) as broker:
         with pytest.raises(RuntimeError, match="already running"):
             broker.start()

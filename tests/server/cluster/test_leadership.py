@@ -33,7 +33,7 @@ ELECTIONS = {
 
 
 @each_case("present, live, unclean, expected", ELECTIONS.values(), ids=ELECTIONS)
-def test_elections(
+def test_elections_follow_the_table(
     present: tuple[int, tuple[int, ...]], live: set[int], unclean: bool, expected: tuple[int, tuple[int, ...]]
 ) -> None:
     assert elect((0, 1, 2), Leadership(*present), live, unclean=unclean) == expected
@@ -61,7 +61,7 @@ ELIGIBLE = {
 
 
 @pytest.mark.parametrize(("lives", "min_isr", "expected"), ELIGIBLE.values(), ids=ELIGIBLE)
-def test_who_is_eligible(lives: list[set[int]], min_isr: int, expected: object) -> None:
+def test_eligible_replicas_follow_the_changes_of_the_isr(lives: list[set[int]], min_isr: int, expected: object) -> None:
     replicas, elr = (0, 1, 2), tuple[int, ...]()
     present = first_leadership(replicas, replicas)
     for live in lives:
@@ -71,7 +71,7 @@ def test_who_is_eligible(lives: list[set[int]], min_isr: int, expected: object) 
     assert (*present, elr) == expected
 
 
-def test_after_an_unclean_election_nobody_else_is_eligible() -> None:
+def test_after_an_unclean_election_no_other_replica_is_eligible() -> None:
     present = Leadership(NO_LEADER, (2,))
     new = elect((0, 1, 2), present, {0}, unclean=True, elr=(1,))
     assert (new, eligible((0, 1, 2), present, (1,), new, 2)) == ((0, (0,)), ())
@@ -83,7 +83,7 @@ def test_after_an_unclean_election_nobody_else_is_eligible() -> None:
     st.booleans(),
     st.integers(0, 4),
 )
-def test_a_leader_is_alive_and_in_step_and_the_isr_is_never_empty(
+def test_a_leader_is_alive_and_in_the_never_empty_isr(
     lives: list[frozenset[int]], replicas: Sequence[int], unclean: bool, min_isr: int
 ) -> None:
     assigned, elr = tuple(replicas[:3]), tuple[int, ...]()
@@ -122,12 +122,14 @@ PLACEMENTS = {
 
 
 @pytest.mark.parametrize(("cluster", "count", "factor", "start", "expected"), PLACEMENTS.values(), ids=PLACEMENTS)
-def test_placements(cluster: list[Node], count: int, factor: int, start: int, expected: object) -> None:
+def test_placements_follow_the_table(
+    cluster: list[Node], count: int, factor: int, start: int, expected: object
+) -> None:
     assert spread(cluster, count, factor, start) == expected
 
 
 @given(st.data(), st.lists(st.sampled_from("abc"), min_size=1, max_size=7), st.integers(0, 50))
-def test_replicas_are_on_nodes_of_their_own_and_in_as_many_racks_as_can_be(
+def test_replicas_are_on_different_nodes_and_as_many_racks_as_possible(
     data: st.DataObject, racks: list[str], start: int
 ) -> None:
     cluster = nodes(*racks)
@@ -153,13 +155,13 @@ def test_equal_racks_carry_equal_loads(racks: int, size: int, data: st.DataObjec
         (nodes(None, None, stopped=[0, 1]), 1, "All brokers are currently fenced"),
     ],
 )
-def test_what_cannot_be_placed(cluster: list[Node], factor: int, message: str) -> None:
+def test_an_impossible_placement_is_refused(cluster: list[Node], factor: int, message: str) -> None:
     with pytest.raises(KafkaError, match=message) as refused:
         spread(cluster, 1, factor, 0)
     assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
-def test_a_client_may_assign_stopped_nodes_beside_a_live_one() -> None:
+def test_a_client_may_assign_stopped_nodes_if_one_is_live() -> None:
     cluster = nodes(None, None, None, stopped=[0, 1])
     check_assignments(cluster, {0: (0, 2), 1: (2, 1)}, 2)
     with pytest.raises(KafkaError, match="for partition 1 are fenced") as refused:

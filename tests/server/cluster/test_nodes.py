@@ -69,7 +69,7 @@ def apart(client: RawClient) -> tuple[int, int]:
 # Leaderships
 
 
-def test_every_node_tells_the_same_of_nodes_topics_and_leaders(nodes: list[RawClient]) -> None:
+def test_every_node_returns_the_same_nodes_topics_and_leaders(nodes: list[RawClient]) -> None:
     answers = [metadata(client) for client in nodes]
     assert answers[0] == answers[1] == answers[2]
     assert [node.node_id for node in answers[0].brokers] == [0, 1, 2]
@@ -87,7 +87,7 @@ def test_leaders_are_spread_and_every_replica_is_in_sync(nodes: list[RawClient])
         assert (row.replica_nodes[0], row.isr_nodes) == (row.leader_id, row.replica_nodes)
 
 
-def test_new_partitions_go_on_with_the_nodes_in_turn(cluster: ottla.Broker, nodes: list[RawClient]) -> None:
+def test_new_partitions_are_assigned_to_nodes_in_turn(cluster: ottla.Broker, nodes: list[RawClient]) -> None:
     for number in range(3):
         create_topic(nodes[number], f"spread{number}", partitions=3, replicas=2)
         assert Counter(leaders(nodes[0], f"spread{number}").values()) == {0: 1, 1: 1, 2: 1}
@@ -101,9 +101,7 @@ def test_more_replicas_than_nodes_are_refused(nodes: list[RawClient], replicas: 
 
 
 @pytest.mark.parametrize(("count", "replicas"), [(1, 1), (2, 2), (3, 3), (4, 3)])
-def test_the_brokers_own_topics_take_as_many_replicas_as_there_are_nodes(
-    tmp_path: Path, count: int, replicas: int
-) -> None:
+def test_internal_topics_have_as_many_replicas_as_possible(tmp_path: Path, count: int, replicas: int) -> None:
     overrides = {"min.insync.replicas": "4"}
     with ottla.Broker(str(tmp_path), nodes=count, overrides=overrides) as broker, RawClient(*address(broker)) as client:
         metadata(client, "__consumer_offsets", create=True)
@@ -129,10 +127,10 @@ def test_produce_to_the_wrong_node_names_the_leader(nodes: list[RawClient], vers
     answer = nodes[wrong].ask(request, version)
     (row,) = answer.responses[0].partition_responses
     assert (row.error_code, row.base_offset) == (NOT_LEADER, -1)
-    assert_leader_is_told(answer, row, nodes[0], index, told=version >= 10)
+    assert_leader_is_returned(answer, row, nodes[0], index, told=version >= 10)
 
 
-def assert_leader_is_told(answer: Any, row: Any, client: RawClient, index: int, *, told: bool) -> None:
+def assert_leader_is_returned(answer: Any, row: Any, client: RawClient, index: int, *, told: bool) -> None:
     """Check that the partition has the leader's id and epoch, and the answer its address (KIP-951)."""
     leader = leaders(client)[index]
     current = row.current_leader
@@ -155,7 +153,7 @@ def test_a_fetch_from_the_wrong_node_names_the_leader(nodes: list[RawClient], ve
     assert [each.node_id for each in answer.node_endpoints] == ([leader] if version >= 16 else [])
 
 
-def test_the_right_partitions_of_a_request_succeed_beside_the_wrong_ones(nodes: list[RawClient]) -> None:
+def test_valid_partitions_of_a_request_succeed_among_invalid_ones(nodes: list[RawClient]) -> None:
     led_by = leaders(nodes[0])
     requests = [fetch_request("t", 0, partition=index) for index in range(6)]
     topics = tuple(request.topics[0] for request in requests)
@@ -169,7 +167,7 @@ def test_the_right_partitions_of_a_request_succeed_beside_the_wrong_ones(nodes: 
             assert records_of(row) == [(0, b"k", f"v{row.partition_index}".encode())]
 
 
-def test_other_questions_about_a_partition_are_answered_by_its_leader_only(nodes: list[RawClient]) -> None:
+def test_other_requests_about_a_partition_are_answered_only_by_its_leader(nodes: list[RawClient]) -> None:
     index, wrong = apart(nodes[0])
     assert list_offset(nodes[wrong], "t", -1, partition=index) == (NOT_LEADER, -1)
     assert delete_records(nodes[wrong], "t", 0, partition=index) == (NOT_LEADER, -1)
@@ -204,7 +202,7 @@ def test_a_group_is_coordinated_by_one_node_only(nodes: list[RawClient]) -> None
     assert codes == [ErrorCode.NOT_COORDINATOR] * 2
 
 
-def test_what_one_node_changes_all_nodes_know_at_once(nodes: list[RawClient]) -> None:
+def test_a_change_by_one_node_is_known_to_all_at_once(nodes: list[RawClient]) -> None:
     create_topic(nodes[2], "fresh")
     assert len({metadata(client, "fresh").topics[0].topic_id for client in nodes}) == 1
 
@@ -234,9 +232,7 @@ def listener_address(broker: ottla.Broker, name: str, node: int = 0) -> tuple[st
 @pytest.mark.parametrize(
     ("name", "told"), [("INSIDE", ("inside.example", 9092)), ("OUTSIDE", ("outside.example", 19092))]
 )
-def test_a_client_is_told_the_address_of_the_listener_it_came_by(
-    tmp_path: Path, name: str, told: tuple[str, int]
-) -> None:
+def test_a_client_receives_the_address_of_its_listener(tmp_path: Path, name: str, told: tuple[str, int]) -> None:
     with ottla.Broker(str(tmp_path), overrides=LISTENERS) as broker:
         assert broker.bootstrap == "{}:{}".format(*listener_address(broker, "INSIDE"))
         with RawClient(*listener_address(broker, name)) as client:
@@ -248,7 +244,7 @@ def test_a_client_is_told_the_address_of_the_listener_it_came_by(
             assert (row.host, row.port) == told
 
 
-def test_without_advertised_addresses_the_bound_ones_are_told_per_listener(tmp_path: Path) -> None:
+def test_without_advertised_addresses_each_listener_returns_its_bound_ones(tmp_path: Path) -> None:
     overrides = {"listeners": LISTENERS["listeners"]}
     with ottla.Broker(str(tmp_path), nodes=2, overrides=overrides) as broker:
         for name in ("INSIDE", "OUTSIDE"):
@@ -262,7 +258,7 @@ def test_without_advertised_addresses_the_bound_ones_are_told_per_listener(tmp_p
                 assert (endpoint.host, endpoint.port) == expected[0]
 
 
-def test_records_that_came_by_one_listener_are_read_by_another(tmp_path: Path) -> None:
+def test_records_sent_to_one_listener_are_read_at_another(tmp_path: Path) -> None:
     with (
         ottla.Broker(str(tmp_path), overrides=LISTENERS) as broker,
         RawClient(*listener_address(broker, "INSIDE")) as inside,
@@ -273,7 +269,7 @@ def test_records_that_came_by_one_listener_are_read_by_another(tmp_path: Path) -
         assert records_of(fetch(outside, "t", 0)) == [(0, b"k", b"v")]
 
 
-def test_a_listener_on_every_interface_is_told_with_the_name_of_the_machine(tmp_path: Path) -> None:
+def test_a_wildcard_listener_is_returned_with_the_machines_name(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path), overrides={"listeners": "PLAINTEXT://:0"}) as broker:
         host, port = address(broker)
         assert host == "localhost"

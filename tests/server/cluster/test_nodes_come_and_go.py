@@ -152,7 +152,9 @@ SEQUENCES = {
 
 
 @pytest.mark.parametrize(("steps", "expected"), SEQUENCES.values(), ids=SEQUENCES)
-def test_sequences(tmp_path: Path, steps: list[str], expected: list[tuple[int, int, list[int]]]) -> None:
+def test_sequences_of_leader_changes_are_followed(
+    tmp_path: Path, steps: list[str], expected: list[tuple[int, int, list[int]]]
+) -> None:
     with Cluster(tmp_path, 3) as cluster:
         create_all(cluster)
         for step in steps:
@@ -165,7 +167,7 @@ def test_sequences(tmp_path: Path, steps: list[str], expected: list[tuple[int, i
                 assert code == (ErrorCode.NONE if leader == node_id else NOT_LEADER)
 
 
-def test_an_unclean_leader_may_be_any_live_replica(tmp_path: Path) -> None:
+def test_any_live_replica_may_become_unclean_leader(tmp_path: Path) -> None:
     with Cluster(tmp_path, 2, unclean_leader_election_enable="true") as cluster:
         create(cluster[0], wanted("t", -1, -1, assignments=[(0, [0, 1])]))
         cluster.stop(0)
@@ -181,7 +183,7 @@ def test_an_unclean_leader_may_be_any_live_replica(tmp_path: Path) -> None:
 
 @settings(max_examples=size(3, 25), deadline=None)
 @given(st.data())
-def test_one_live_leader_in_step_epochs_never_go_back_and_nothing_acknowledged_is_lost(
+def test_leaders_are_live_epochs_never_decrease_and_acknowledged_records_survive(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     count = data.draw(st.integers(1, 4), "nodes")
@@ -233,7 +235,7 @@ def test_one_live_leader_in_step_epochs_never_go_back_and_nothing_acknowledged_i
 # Answers to clients
 
 
-def test_a_stopped_node_leaves_the_cluster_and_takes_no_connections(cluster: Cluster) -> None:
+def test_a_stopped_node_leaves_the_cluster_and_refuses_connections(cluster: Cluster) -> None:
     cluster.stop(0)
     answer = metadata(cluster[1], "t")
     assert [node.node_id for node in answer.brokers] == [1, 2]
@@ -247,7 +249,7 @@ def test_a_stopped_node_leaves_the_cluster_and_takes_no_connections(cluster: Clu
         RawClient(*address(cluster.broker, 0))
 
 
-def test_a_started_node_is_where_it_was(cluster: Cluster) -> None:
+def test_a_restarted_node_keeps_its_address(cluster: Cluster) -> None:
     before = metadata(cluster[1]).brokers
     cluster.stop(0)
     cluster.start(0)
@@ -255,7 +257,7 @@ def test_a_started_node_is_where_it_was(cluster: Cluster) -> None:
     assert metadata(cluster[0]).controller_id == 0
 
 
-def test_the_former_leader_says_who_leads_now(cluster: Cluster) -> None:
+def test_the_former_leader_returns_the_current_leader(cluster: Cluster) -> None:
     cluster.stop(0)
     cluster.start(0)
     produced = cluster[0].ask(produce_request("t", batch(("k", "v"))), 12)
@@ -269,7 +271,7 @@ def test_the_former_leader_says_who_leads_now(cluster: Cluster) -> None:
         assert [(node.host, node.port) for node in answer.node_endpoints] == [address(cluster.broker, 1)]
 
 
-def test_a_partition_that_nobody_leads_is_said_to_be_so(cluster: Cluster) -> None:
+def test_a_partition_without_a_leader_is_reported(cluster: Cluster) -> None:
     create(cluster[0], wanted("alone", -1, -1, assignments=[(0, [0])]))
     cluster.stop(0)
     (row,) = cluster.partitions("alone")
@@ -287,7 +289,7 @@ def test_a_partition_that_nobody_leads_is_said_to_be_so(cluster: Cluster) -> Non
     assert list_offset(cluster[1], "alone", -1) == (NOT_LEADER, -1)
 
 
-def test_who_left_an_isr_that_was_too_small_may_lead(cluster: Cluster) -> None:
+def test_a_replica_that_left_an_undersized_isr_may_lead(cluster: Cluster) -> None:
     def described() -> tuple[int, list[int], list[int], list[int]]:
         found = cluster.any.ask(DescribeTopicPartitionsRequest(topics=(TopicRequest(name="two"),)))
         (row,) = found.topics[0].partitions
@@ -305,7 +307,7 @@ def test_who_left_an_isr_that_was_too_small_may_lead(cluster: Cluster) -> None:
     assert described()[2:] == ([], [])
 
 
-def test_nobody_is_eligible_while_the_feature_is_off(cluster: Cluster) -> None:
+def test_no_replica_is_eligible_while_the_feature_is_off(cluster: Cluster) -> None:
     cluster.broker.create_topic("two", replicas=2, configs={"min.insync.replicas": 2})
     (row,) = cluster.partitions("two")
     last = row.leader_id
@@ -325,7 +327,7 @@ def test_the_oldest_metadata_names_live_replicas_only(cluster: Cluster) -> None:
     assert (row.error_code, row.replica_nodes, row.isr_nodes) == (ErrorCode.NONE, (0, 1, 2), (1, 2))
 
 
-def test_records_and_epochs_tell_when_leaders_changed(cluster: Cluster) -> None:
+def test_records_and_epochs_show_when_leaders_changed(cluster: Cluster) -> None:
     cluster.stop(0)
     assert produce(cluster[1], "t", ("k", "v1"), ("k", "v2")).base_offset == 1
     cluster.stop(1)
@@ -388,7 +390,7 @@ def wait_until_parked(cluster: Cluster) -> None:
     cluster.broker.run(until_there_is_one)
 
 
-def test_idle_connections_end_with_their_node_and_with_no_other(cluster: Cluster) -> None:
+def test_idle_connections_end_only_with_their_node(cluster: Cluster) -> None:
     first, second = cluster[0], cluster[1]
     metadata(second)
     cluster.stop(0)
@@ -427,7 +429,7 @@ def test_new_replicas_are_led_by_live_nodes_and_stopped_ones_follow(cluster: Clu
 # Coordinators
 
 
-def test_a_coordinator_is_where_its_partition_is_led_or_nowhere(tmp_path: Path) -> None:
+def test_a_coordinator_is_at_its_partitions_leader_or_missing(tmp_path: Path) -> None:
     with Cluster(tmp_path, 2, offsets_topic_num_partitions="2", offsets_topic_replication_factor="1") as cluster:
         keys = ("a", "b", "c", "d")
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=keys)
@@ -467,7 +469,7 @@ def test_the_next_coordinator_knows_the_offsets_and_the_former_one_refuses(clust
     assert group.error_code == ErrorCode.NOT_COORDINATOR
 
 
-def test_a_waiting_join_is_sent_to_the_next_coordinator(tmp_path: Path) -> None:
+def test_a_waiting_join_is_redirected_to_the_next_coordinator(tmp_path: Path) -> None:
     with Cluster(tmp_path, 3, group_initial_rebalance_delay_ms="600000") as cluster:
         former = coordinator(cluster, "g")
         client = cluster[former]
@@ -490,7 +492,7 @@ def test_a_waiting_join_is_sent_to_the_next_coordinator(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 2])
-def test_an_open_transaction_goes_on_at_the_next_coordinator(cluster: Cluster, version: int) -> None:
+def test_an_open_transaction_continues_at_the_next_coordinator(cluster: Cluster, version: int) -> None:
     former = coordinator(cluster, "x", 1)
     producer = TransactionalClient(cluster[former], "x", version=version)
 
@@ -515,7 +517,7 @@ def test_an_open_transaction_goes_on_at_the_next_coordinator(cluster: Cluster, v
 # A restart of everything
 
 
-def test_a_restart_starts_all_nodes_and_no_epoch_is_given_twice(tmp_path: Path) -> None:
+def test_a_restart_starts_all_nodes_and_reuses_no_epoch(tmp_path: Path) -> None:
     with Cluster(tmp_path, 3) as cluster:
         create_all(cluster)
         cluster.stop(0, 1, 2)
@@ -529,20 +531,20 @@ def test_a_restart_starts_all_nodes_and_no_epoch_is_given_twice(tmp_path: Path) 
 # Refusals
 
 
-def test_there_is_no_such_node(cluster: Cluster) -> None:
+def test_an_unknown_node_is_refused(cluster: Cluster) -> None:
     with pytest.raises(ControlError, match="node 7 not found"):
         cluster.broker.stop_node(7)
     with pytest.raises(ControlError, match="node 7 not found"):
         cluster.broker.start_node(7)
 
 
-def test_the_port_of_a_stopped_node_is_given_to_no_client(cluster: Cluster) -> None:
+def test_the_port_of_a_stopped_node_is_not_reused_by_clients(cluster: Cluster) -> None:
     cluster.stop(0)
     with socket.socket() as client, pytest.raises(OSError, match="in use"):
         client.bind(address(cluster.broker, 0))
 
 
-def test_a_node_whose_port_was_taken_stays_stopped_until_it_is_free(cluster: Cluster) -> None:
+def test_a_node_whose_port_is_taken_stays_stopped_until_it_is_free(cluster: Cluster) -> None:
     cluster.stop(0)
     with closing(socket.create_server(address(cluster.broker, 0))):
         with pytest.raises(OSError, match="cannot listen on"):

@@ -31,14 +31,14 @@ class Blocks:
         return range(2 * self.taken - 2, 2 * self.taken)
 
 
-async def test_ids_come_from_one_block_after_the_other() -> None:
+async def test_ids_come_from_consecutive_blocks() -> None:
     blocks = Blocks()
     ids = ProducerIds(cast(Any, blocks))
     assert [await ids.take() for _ in range(5)] == [0, 1, 2, 3, 4]
     assert blocks.taken == 3
 
 
-async def test_many_who_wait_for_a_block_get_different_ids() -> None:
+async def test_tasks_that_wait_for_one_block_get_different_ids() -> None:
     ids = ProducerIds(cast(Any, Blocks()))
     taken: list[int] = []
 
@@ -51,7 +51,7 @@ async def test_many_who_wait_for_a_block_get_different_ids() -> None:
     assert sorted(taken) == list(range(7))
 
 
-async def test_at_once_there_are_only_ids_of_the_block_in_hand() -> None:
+async def test_immediate_ids_come_only_from_the_current_block() -> None:
     ids = ProducerIds(cast(Any, Blocks()))
     with pytest.raises(KafkaError) as refusal:
         ids.take_now()
@@ -78,7 +78,7 @@ class Watched(ProducerIds):
 
 
 @pytest.mark.parametrize("failure", [OSError(28, "No space left on device"), MemoryError()], ids=repr)
-async def test_who_cannot_wait_finds_an_id_when_he_comes_again(failure: Exception) -> None:
+async def test_a_caller_that_cannot_wait_gets_an_id_on_its_next_call(failure: Exception) -> None:
     """Timers do so. A block that could not be fetched is requested again with the next miss."""
     blocks = Blocks()
     blocks.refusals, blocks.failure = 1, failure

@@ -128,7 +128,7 @@ def test_a_partition_moves_to_another_node_with_its_records(nodes: list[RawClien
     assert [value for _, _, value in records_of(fetch(nodes[1], "t", 0))] == [b"before", b"after"]
 
 
-def test_the_leader_stays_where_it_is_among_the_new_replicas(nodes: list[RawClient]) -> None:
+def test_the_leader_stays_if_it_is_among_the_new_replicas(nodes: list[RawClient]) -> None:
     topic(nodes[0], 0, 1)
     reassign(nodes[0], (2, 1, 0))
     assert placed(nodes[0]) == ([2, 1, 0], 0, [2, 1, 0], 0)
@@ -136,7 +136,7 @@ def test_the_leader_stays_where_it_is_among_the_new_replicas(nodes: list[RawClie
     assert placed(nodes[0]) == ([2, 0], 0, [2, 0], 1)  # an earlier replica must not consider itself one
 
 
-def test_what_was_reassigned_stays_so_after_a_restart(tmp_path: Path) -> None:
+def test_a_reassignment_survives_a_restart(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path), nodes=2) as broker, RawClient(*address(broker)) as client:
         topic(client, 0)
         reassign(client, (1,))
@@ -164,7 +164,9 @@ def test_what_was_reassigned_stays_so_after_a_restart(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_bad_reassignments(nodes: list[RawClient], asked: dict[str, Any], code: ErrorCode, says: str) -> None:
+def test_bad_reassignments_are_refused(
+    nodes: list[RawClient], asked: dict[str, Any], code: ErrorCode, says: str
+) -> None:
     topic(nodes[0], 0)
     row = reassign(nodes[0], **asked)
     assert row.error_code == code
@@ -172,7 +174,7 @@ def test_bad_reassignments(nodes: list[RawClient], asked: dict[str, Any], code: 
     assert placed(nodes[0]) == ([0], 0, [0], 0)
 
 
-def test_a_new_replica_on_a_stopped_node_is_waited_for(cluster: ottla.Broker, nodes: list[RawClient]) -> None:
+def test_a_new_replica_waits_for_its_stopped_node(cluster: ottla.Broker, nodes: list[RawClient]) -> None:
     topic(nodes[0], 0)
     cluster.stop_node(1)
     assert reassign(nodes[0], (1, 2)).error_code == ErrorCode.NONE
@@ -183,7 +185,7 @@ def test_a_new_replica_on_a_stopped_node_is_waited_for(cluster: ottla.Broker, no
     assert placed(nodes[0]) == ([1, 2], 1, [1, 2], 1)
 
 
-def test_nothing_is_under_way_without_a_throttle(nodes: list[RawClient]) -> None:
+def test_without_a_throttle_a_reassignment_is_immediate(nodes: list[RawClient]) -> None:
     topic(nodes[0], 0)
     reassign(nodes[0], (1, 2))
     assert under_way(nodes[0]) == {}
@@ -226,7 +228,7 @@ def test_a_throttled_reassignment_takes_its_time(moving: ottla.Broker, nodes: li
     assert [placed(client) for client in nodes] == [([0, 2], 0, [0, 2], 1)] * 3
 
 
-def test_a_new_replica_is_shown_with_what_it_has(moving: ottla.Broker, nodes: list[RawClient]) -> None:
+def test_a_new_replica_is_shown_with_its_copied_bytes(moving: ottla.Broker, nodes: list[RawClient]) -> None:
     def shown(node: int) -> tuple[int, int]:
         ((row,),) = (
             topic.partitions
@@ -256,7 +258,7 @@ def test_a_new_replica_is_shown_with_what_it_has(moving: ottla.Broker, nodes: li
     ],
     ids=["no rate", "a higher rate", "no replicas", "other replicas"],
 )
-def test_a_throttle_that_is_taken_away_ends_the_waiting(
+def test_removing_a_throttle_ends_the_wait(
     moving: ottla.Broker, nodes: list[RawClient], change: Callable[[list[RawClient]], None]
 ) -> None:
     change(nodes)
@@ -265,13 +267,13 @@ def test_a_throttle_that_is_taken_away_ends_the_waiting(
     assert placed(nodes[0]) == ([0, 2], 0, [0, 2], 1)
 
 
-def test_a_rate_of_nothing_lets_nothing_through(moving: ottla.Broker, nodes: list[RawClient]) -> None:
+def test_a_rate_of_zero_allows_no_progress(moving: ottla.Broker, nodes: list[RawClient]) -> None:
     throttle(nodes, 2, 0)
     moving.clock.advance(days=10)
     assert under_way(nodes[0])
 
 
-def test_two_share_the_rate_of_their_node(moving: ottla.Broker, nodes: list[RawClient]) -> None:
+def test_two_replicas_share_the_rate_of_their_node(moving: ottla.Broker, nodes: list[RawClient]) -> None:
     topic(nodes[0], 0, name="u")
     for _ in range(10):
         produce(nodes[0], "u", ("k", "v" * 10_000))
@@ -284,7 +286,7 @@ def test_two_share_the_rate_of_their_node(moving: ottla.Broker, nodes: list[RawC
     assert placed(nodes[0], "u") == ([2], 2, [2], 1)
 
 
-def test_what_is_produced_meanwhile_has_to_be_caught_up_with(moving: ottla.Broker, nodes: list[RawClient]) -> None:
+def test_records_produced_during_the_reassignment_must_be_copied(moving: ottla.Broker, nodes: list[RawClient]) -> None:
     moving.clock.advance(seconds=5)
     for _ in range(10):
         produce(nodes[0], "t", ("k", "v" * 10_000))
@@ -294,7 +296,7 @@ def test_what_is_produced_meanwhile_has_to_be_caught_up_with(moving: ottla.Broke
     until(lambda: not under_way(nodes[0]))
 
 
-def test_one_new_replica_arrives_before_the_other(moving: ottla.Broker, nodes: list[RawClient]) -> None:
+def test_each_new_replica_joins_the_isr_independently(moving: ottla.Broker, nodes: list[RawClient]) -> None:
     throttle(nodes, 1, 100)
     reassign(nodes[0], (2,))
     reassign(nodes[0], (2, 1, 0))
@@ -310,7 +312,7 @@ def test_a_reassignment_is_cancelled(moving: ottla.Broker, nodes: list[RawClient
     assert reassign(nodes[0], None).error_code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
-def test_another_reassignment_takes_the_place_of_one(moving: ottla.Broker, nodes: list[RawClient]) -> None:
+def test_a_second_reassignment_replaces_the_first(moving: ottla.Broker, nodes: list[RawClient]) -> None:
     assert reassign(nodes[0], (2, 1)).error_code == ErrorCode.NONE
     assert under_way(nodes[0]) == {"t": ([2, 1, 0], [2], [0])}
     assert reassign(nodes[0], (2,), allow_replication_factor_change=False).error_code == (
@@ -321,7 +323,7 @@ def test_another_reassignment_takes_the_place_of_one(moving: ottla.Broker, nodes
     assert placed(nodes[0]) == ([2, 1], 2, [2, 1], 1)
 
 
-def test_a_new_replica_counts_as_in_sync_when_it_has_caught_up(moving: ottla.Broker, nodes: list[RawClient]) -> None:
+def test_a_new_replica_joins_the_isr_after_catching_up(moving: ottla.Broker, nodes: list[RawClient]) -> None:
     configure(nodes[0], TOPIC, "t", {"min.insync.replicas": "2"})
     moving.stop_node(1)
     assert produce(nodes[0], "t", ("k", "v"), acks=-1).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
@@ -330,7 +332,7 @@ def test_a_new_replica_counts_as_in_sync_when_it_has_caught_up(moving: ottla.Bro
     assert produce(nodes[0], "t", ("k", "v"), acks=-1).error_code == ErrorCode.NONE
 
 
-def test_who_has_not_caught_up_does_not_lead(moving: ottla.Broker, nodes: list[RawClient]) -> None:
+def test_a_replica_that_has_not_caught_up_does_not_lead(moving: ottla.Broker, nodes: list[RawClient]) -> None:
     moving.stop_node(1)
     moving.stop_node(0)
     assert placed(nodes[2])[1:3] == (-1, [])
@@ -355,7 +357,7 @@ def test_a_reassignment_outlives_a_restart(moving: ottla.Broker, end: str) -> No
         assert under_way(client) == {}
 
 
-def test_a_topic_made_anew_is_not_on_its_way(moving: ottla.Broker, nodes: list[RawClient]) -> None:
+def test_a_recreated_topic_has_no_reassignment(moving: ottla.Broker, nodes: list[RawClient]) -> None:
     delete(nodes[0], "t")
     topic(nodes[0], 0)
     assert under_way(nodes[0]) == {}
@@ -365,9 +367,7 @@ def test_a_topic_made_anew_is_not_on_its_way(moving: ottla.Broker, nodes: list[R
 
 
 @pytest.mark.parametrize("count", ["NaN", "Infinity", "-1", "1" + "0" * 400, '"x"', "{}"])
-def test_a_damaged_entry_is_passed_over_by_a_start(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, count: str
-) -> None:
+def test_a_damaged_entry_is_skipped_at_a_start(tmp_path: Path, caplog: pytest.LogCaptureFixture, count: str) -> None:
     with ottla.Broker(tmp_path, nodes=2) as broker, RawClient(*address(broker)) as client:
         topic(client, 0, 1)
     catalog = tmp_path / CATALOG_FILE
@@ -380,7 +380,7 @@ def test_a_damaged_entry_is_passed_over_by_a_start(
     assert any("stored reassignment of t-0 ignored: " in record.getMessage() for record in caplog.records)
 
 
-def test_those_that_are_asked_for_are_listed(moving: ottla.Broker, nodes: list[RawClient]) -> None:
+def test_requested_reassignments_are_listed(moving: ottla.Broker, nodes: list[RawClient]) -> None:
     def asked(*rows: tuple[str, tuple[int, ...]]) -> list[str]:
         topics = tuple(ListPartitionReassignmentsTopics(name=name, partition_indexes=which) for name, which in rows)
         return [row.name for row in nodes[0].ask(ListPartitionReassignmentsRequest(topics=topics)).topics]
@@ -399,14 +399,14 @@ def test_the_preferred_replica_becomes_leader(nodes: list[RawClient]) -> None:
 
 
 @pytest.mark.parametrize("kind", [PREFERRED, UNCLEAN])
-def test_an_election_that_is_not_needed_is_refused_in_apache_kafkas_words(nodes: list[RawClient], kind: int) -> None:
+def test_an_unneeded_election_is_refused_with_apache_kafkas_message(nodes: list[RawClient], kind: int) -> None:
     topic(nodes[0], 0, 1)
     request = ElectLeadersRequest(election_type=kind, topic_partitions=(TopicPartitions(topic="t", partitions=(0,)),))
     (row,) = nodes[0].ask(request).replica_election_results
     assert [each.error_message for each in row.partition_result] == ["Leader election not needed for topic partition."]
 
 
-def test_an_election_for_all_partitions_names_those_it_was_needed_for(nodes: list[RawClient]) -> None:
+def test_an_election_for_all_partitions_names_the_changed_ones(nodes: list[RawClient]) -> None:
     for name in ("t", "u"):
         topic(nodes[0], 0, 1, name=name)
     reassign(nodes[0], (1, 0))
@@ -436,13 +436,13 @@ def test_an_unclean_election_takes_any_live_replica(cluster: ottla.Broker, nodes
 
 
 @pytest.mark.parametrize("names", [(), ("missing",)])
-def test_what_there_is_no_election_for(nodes: list[RawClient], names: tuple[str, ...]) -> None:
+def test_an_election_for_missing_partitions_is_refused(nodes: list[RawClient], names: tuple[str, ...]) -> None:
     expected = {name: [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] for name in names}
     assert elect(nodes[0], PREFERRED, *names) == expected
     assert nodes[0].ask(ElectLeadersRequest(election_type=2)).error_code == ErrorCode.INVALID_REQUEST
 
 
-async def test_a_change_of_thousands_is_one_note_and_reckoned_with_in_turns() -> None:
+async def test_a_change_of_thousands_is_one_record_and_calculated_in_time_slices() -> None:
     count, now_ms = 3_000, [0]
     cluster, replicas = _many_under_way(count)
     reassignments = Reassignments(cluster, Clock(monotonic=lambda: now_ms[0]))
@@ -450,14 +450,14 @@ async def test_a_change_of_thousands_is_one_note_and_reckoned_with_in_turns() ->
     assert {each.reassigning.copied_bytes[1] for each in replicas} == {0.0}
     turns = 0
 
-    async def beside() -> None:
+    async def count_turns() -> None:
         nonlocal turns
         while True:
             await trio.lowlevel.checkpoint()
             turns += 1
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(beside)
+        nursery.start_soon(count_turns)
         await reassignments._look()
         now_ms[0] = 1_000
         due_ms = await reassignments._look()
@@ -467,7 +467,7 @@ async def test_a_change_of_thousands_is_one_note_and_reckoned_with_in_turns() ->
     assert due_ms == 1_000 + 60_000  # 2 000 bytes are left, at one byte per second each
 
 
-async def test_a_new_replica_gets_nothing_of_the_time_before_it() -> None:
+async def test_a_new_replica_copies_nothing_for_earlier_time() -> None:
     now_ms = [0]
     cluster, (first, second) = _many_under_way(2)
     del cluster.under_way[second.topic_partition]

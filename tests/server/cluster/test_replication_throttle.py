@@ -63,13 +63,13 @@ class _Partition(SimpleNamespace):
         ({}, new_replica(4), 0),
     ],
 )
-def test_the_lower_rate_of_those_that_count_holds(
+def test_the_lower_of_the_applicable_rates_applies(
     rates: dict[int, tuple[int, int]], replica: NewReplica, rate: float
 ) -> None:
     assert throttle(rates, stopped=(4,)).rate(replica) == rate
 
 
-def test_those_that_catch_up_at_the_same_time_share() -> None:
+def test_concurrent_replicas_share_the_rate() -> None:
     first, second, other, free = (
         new_replica(1),
         new_replica(1, leader=2),
@@ -80,12 +80,12 @@ def test_those_that_catch_up_at_the_same_time_share() -> None:
     assert shared == {first: 45, second: 50, other: 45, free: math.inf}
 
 
-def test_who_cannot_be_reached_takes_no_share() -> None:
+def test_an_unreachable_replica_takes_no_share() -> None:
     lively, stopped = new_replica(1), new_replica(4)
     assert throttle({0: (90, 0)}, stopped=(4,)).rates([lively, stopped]) == {lively: 90, stopped: 0}
 
 
-def test_a_list_that_names_every_replica_of_a_topic_is_gone_through_once() -> None:
+def test_a_list_with_every_replica_of_a_topic_is_scanned_once() -> None:
     compared = [0]
 
     class Entry(str):
@@ -110,7 +110,7 @@ def test_a_list_that_names_every_replica_of_a_topic_is_gone_through_once() -> No
     assert compared[0] < 10 * count
 
 
-def test_rates_come_in_pieces() -> None:
+def test_rates_are_shared_in_pieces() -> None:
     replicas = [new_replica(1, index=index) for index in range(50)]
     steps = throttle({0: (100, 7)}).rates_in_pieces(replicas)
     assert len(list(steps)) >= len(replicas)

@@ -52,7 +52,7 @@ def codes(rows: Sequence[Any]) -> list[tuple[str, ErrorCode]]:
         ("x" * 250, "longer than the max allowed length 249"),
     ],
 )
-def test_a_name_that_no_topic_may_have_is_refused(shared: RawClient, name: str, says: str) -> None:
+def test_an_invalid_topic_name_is_refused(shared: RawClient, name: str, says: str) -> None:
     (row,) = create(shared, wanted(name))
     assert (row.name, row.error_code) == (name, ErrorCode.INVALID_TOPIC_EXCEPTION)
     assert row.error_message.startswith("Topic name is invalid: ") and says in row.error_message
@@ -150,7 +150,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("topic", "code", "says"), REFUSED.values(), ids=REFUSED.keys())
 @pytest.mark.parametrize("validate_only", [False, True], ids=["create", "validate"])
-def test_a_topic_that_cannot_be_is_refused_with_the_reason_and_nothing_changes(
+def test_an_invalid_topic_is_refused_with_a_reason_and_nothing_changes(
     shared: RawClient, topic: CreatableTopic, code: ErrorCode, says: str, validate_only: bool
 ) -> None:
     (row,) = create(shared, topic, validate_only=validate_only)
@@ -171,7 +171,7 @@ def test_each_topic_of_a_request_succeeds_or_fails_on_its_own(client: RawClient)
     assert topic_names(client) == {"good", "better"}
 
 
-def test_what_is_only_validated_is_not_made(broker: ottla.Broker, client: RawClient, tmp_path: Path) -> None:
+def test_a_validated_topic_is_not_created(broker: ottla.Broker, client: RawClient, tmp_path: Path) -> None:
     (row,) = create(client, wanted("t", 4, configs={"retention.ms": "5000"}), validate_only=True)
     assert (row.error_code, row.num_partitions, row.replication_factor) == (ErrorCode.NONE, 4, 1)
     assert {config.name: config.value for config in row.configs}["retention.ms"] == "5000"
@@ -179,7 +179,7 @@ def test_what_is_only_validated_is_not_made(broker: ottla.Broker, client: RawCli
     assert list((tmp_path / "data").glob("t-*")) == []
 
 
-def test_minus_one_takes_the_defaults_of_the_broker(tmp_path: Path) -> None:
+def test_minus_one_uses_the_brokers_defaults(tmp_path: Path) -> None:
     overrides = {"num.partitions": "3", "default.replication.factor": "2"}
     with ottla.Broker(str(tmp_path), nodes=2, overrides=overrides) as broker, RawClient(*address(broker)) as client:
         (row,) = create(client, wanted("t", -1, -1))
@@ -198,7 +198,7 @@ def test_assigned_replicas_are_kept_in_order_and_the_first_leads(tmp_path: Path)
         assert [(row.leader_id, row.replica_nodes) for row in topic.partitions] == [(1, (1, 2)), (2, (2, 0))]
 
 
-def test_the_answer_tells_all_configs_of_the_new_topic_and_where_they_come_from(client: RawClient) -> None:
+def test_the_response_returns_all_configs_of_the_topic_with_their_sources(client: RawClient) -> None:
     (row,) = create(client, wanted("t", configs={"retention.ms": "5000"}))
     configs = {config.name: config for config in row.configs}
     assert len(configs) == 33
@@ -239,9 +239,7 @@ GROWN_BADLY = {
 
 
 @pytest.mark.parametrize(("wish", "code", "says"), GROWN_BADLY.values(), ids=GROWN_BADLY.keys())
-def test_a_number_of_partitions_that_cannot_be_is_refused(
-    shared: RawClient, wish: Any, code: ErrorCode, says: str
-) -> None:
+def test_an_invalid_number_of_partitions_is_refused(shared: RawClient, wish: Any, code: ErrorCode, says: str) -> None:
     (row,) = grow(shared, wish)
     assert (row.error_code, says in row.error_message) == (code, True), row.error_message
     assert len(metadata(shared, "base").topics[0].partitions) == 3
@@ -260,7 +258,7 @@ def test_a_topic_grows_and_keeps_its_records(client: RawClient, version: int) ->
     assert records_of(fetch(client, "t", 0)) == [(0, b"k", b"v")]
 
 
-def test_a_topic_that_stands_twice_grows_not_at_all(client: RawClient) -> None:
+def test_a_topic_named_twice_does_not_grow(client: RawClient) -> None:
     create_topic(client, "t")
     create_topic(client, "u")
     rows = grow(client, growth("t", 2), growth("u", 2), growth("t", 3))
@@ -299,13 +297,13 @@ def test_a_topic_is_deleted_by_name_or_id(client: RawClient) -> None:
         ((None, bytes(16)), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_names_no_topic_deletes_none(shared: RawClient, which: Any, code: ErrorCode) -> None:
+def test_a_request_that_names_no_existing_topic_deletes_none(shared: RawClient, which: Any, code: ErrorCode) -> None:
     (row,) = delete(shared, which)
     assert (row.error_code, bool(row.error_message)) == (code, True)
     assert "base" in topic_names(shared)
 
 
-def test_a_topic_that_stands_twice_is_not_deleted_and_has_one_row(shared: RawClient) -> None:
+def test_a_topic_named_twice_is_not_deleted_and_has_one_row(shared: RawClient) -> None:
     base_id = metadata(shared, "base").topics[0].topic_id
     for twice in (["base", "base"], [base_id, base_id], ["base", base_id], [base_id, "base"]):
         assert [row.error_code for row in delete(shared, *twice)] == [ErrorCode.INVALID_REQUEST], twice
@@ -326,7 +324,7 @@ def test_with_delete_topic_enable_false_nothing_is_deleted(tmp_path: Path, versi
         assert topic_names(client) == {"t"}
 
 
-def test_the_topics_of_the_broker_itself_are_not_grown(client: RawClient) -> None:
+def test_internal_topics_cannot_be_grown(client: RawClient) -> None:
     metadata(client, "__consumer_offsets", create=True)
     (before,) = metadata(client, "__consumer_offsets").topics
     assert before.is_internal
@@ -346,7 +344,7 @@ def test_a_new_topic_of_the_same_name_is_another_topic(client: RawClient) -> Non
     assert metadata(client, first).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_a_fetch_that_waits_is_told_that_its_topic_went(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_waiting_fetch_reports_that_its_topic_was_deleted(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t")
     with RawClient(*address(broker)) as admin:
         client.send(fetch_request("t", 0, max_wait_ms=60_000), version=12)
@@ -359,7 +357,7 @@ def test_a_fetch_that_waits_is_told_that_its_topic_went(broker: ottla.Broker, cl
 
 
 @pytest.mark.parametrize("version", range(14))
-def test_every_metadata_version_tells_nodes_topics_and_leaders(shared: RawClient, version: int) -> None:
+def test_every_metadata_version_returns_nodes_topics_and_leaders(shared: RawClient, version: int) -> None:
     for answer in (metadata(shared, "base", version=version), metadata(shared, version=version)):
         (node,) = answer.brokers
         assert node.node_id == 0 and node.port > 0
@@ -373,12 +371,12 @@ def test_every_metadata_version_tells_nodes_topics_and_leaders(shared: RawClient
 
 
 @pytest.mark.parametrize("version", [1, 4, 9, 13])
-def test_no_topics_and_all_topics_are_different_questions(shared: RawClient, version: int) -> None:
+def test_empty_and_null_topic_lists_differ(shared: RawClient, version: int) -> None:
     assert shared.ask(MetadataRequest(topics=()), version).topics == ()
     assert {topic.name for topic in shared.ask(MetadataRequest(topics=None), version).topics} == topic_names(shared)
 
 
-def test_version_0_asks_for_all_topics_with_an_empty_list(shared: RawClient) -> None:
+def test_version_0_requests_all_topics_with_an_empty_list(shared: RawClient) -> None:
     assert {topic.name for topic in shared.ask(MetadataRequest(topics=()), 0).topics} == topic_names(shared)
 
 
@@ -391,13 +389,13 @@ def test_a_topic_is_found_by_its_id(shared: RawClient, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [10, 11])
-def test_ids_are_refused_where_they_have_a_field_and_no_meaning_yet(shared: RawClient, version: int) -> None:
+def test_ids_are_refused_in_versions_that_do_not_support_them(shared: RawClient, version: int) -> None:
     topic_id = metadata(shared, "base").topics[0].topic_id
     rows = metadata(shared, topic_id, version=version).topics
     assert [row.error_code for row in rows] == [ErrorCode.INVALID_REQUEST]
 
 
-def test_a_topic_that_is_asked_for_twice_is_told_once(shared: RawClient) -> None:
+def test_a_topic_requested_twice_is_returned_once(shared: RawClient) -> None:
     assert [topic.name for topic in metadata(shared, "base", "dotted.name", "base").topics] == ["base", "dotted.name"]
 
 
@@ -420,7 +418,7 @@ def once_known(client: RawClient, name: str, version: int = 13) -> MetadataRespo
 
 
 @pytest.mark.parametrize("version", [0, 1, 3])
-def test_old_versions_always_ask_for_creation(client: RawClient, version: int) -> None:
+def test_old_versions_always_request_creation(client: RawClient, version: int) -> None:
     first = metadata(client, "t", version=version).topics[0]
     second = once_known(client, "t", version)
     assert (first.error_code, second.error_code) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE)
@@ -436,7 +434,7 @@ def test_the_broker_may_forbid_creation(tmp_path: Path, name: str) -> None:
         assert topic_names(client) == set()
 
 
-def test_two_clients_that_miss_the_same_topic_make_one(broker: ottla.Broker, client: RawClient) -> None:
+def test_two_clients_that_miss_the_same_topic_create_one(broker: ottla.Broker, client: RawClient) -> None:
     with RawClient(*address(broker)) as other:
         for one in (client, other):
             one.send(MetadataRequest(topics=(MetadataRequestTopic(name="t"),)))
@@ -457,7 +455,7 @@ def test_two_clients_that_miss_the_same_topic_make_one(broker: ottla.Broker, cli
         (13, {"include_topic_authorized_operations": True}, -(2**31), 3576),
     ],
 )
-def test_allowed_operations_are_told_on_request(
+def test_allowed_operations_are_returned_on_request(
     shared: RawClient, version: int, asked: dict[str, bool], cluster: int, topic: int
 ) -> None:
     answer = metadata(shared, "base", version=version, **asked)

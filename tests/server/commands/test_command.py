@@ -37,7 +37,7 @@ ANYWHERE = ("--listener", "127.0.0.1:0")
 # serve: the contract
 
 
-def test_one_line_says_ready_with_one_address_a_node_and_a_signal_stops_cleanly(tmp_path: Path) -> None:
+def test_ready_line_has_an_address_per_node_and_a_signal_stops_cleanly(tmp_path: Path) -> None:
     listeners = ("--listener", "IN://127.0.0.1:0", "--listener", "OUT://127.0.0.1:0")
     with ServeProcess("--data", tmp_path / "data", "--nodes", "3", *listeners) as process:
         assert re.fullmatch(r"ready 127\.0\.0\.1:\d+,127\.0\.0\.1:\d+,127\.0\.0\.1:\d+\n", process.first_line)
@@ -52,7 +52,7 @@ def test_one_line_says_ready_with_one_address_a_node_and_a_signal_stops_cleanly(
     assert "Traceback" not in process.stderr
 
 
-def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
+def test_acknowledged_records_survive_a_kill(tmp_path: Path) -> None:
     with ServeProcess("--data", tmp_path, *ANYWHERE) as process, RawClient(*process.addresses[0]) as client:
         create_topic(client, "t")
         for number in range(20):
@@ -111,7 +111,7 @@ made.up.name=1
 """
 
 
-def test_a_server_properties_is_read_as_it_is_and_stronger_sources_win(tmp_path: Path) -> None:
+def test_a_server_properties_file_is_accepted_and_stronger_sources_win(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text(SERVER_PROPERTIES.format(data=tmp_path))
     arguments = ("--config", file, "--profile", "dev", "--data", tmp_path / "from-flag")
@@ -145,7 +145,7 @@ def describe_node(client: RawClient, name: str) -> dict[str, str | None]:
     return {config.name: config.value for config in result.configs}
 
 
-def test_serve_runs_the_kafka_profile_unless_told_and_a_directory_brings_its_node_id(tmp_path: Path) -> None:
+def test_serve_defaults_to_the_kafka_profile_and_the_directorys_node_id(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path), overrides={"node.id": "3"}) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t")
     with ServeProcess("--data", tmp_path, *ANYWHERE) as process, RawClient(*process.addresses[0]) as client:
@@ -154,7 +154,7 @@ def test_serve_runs_the_kafka_profile_unless_told_and_a_directory_brings_its_nod
         assert describe_node(client, "3")["log.segment.delete.delay.ms"] == "60000"
 
 
-def test_without_a_directory_the_one_taken_is_named_and_is_not_apache_kafkas(
+def test_the_default_directory_is_reported_and_differs_from_apache_kafkas(
     caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serve, "EARLIER_DATA_DIR", f"{tmp_path}/none")
@@ -178,7 +178,7 @@ def test_without_a_directory_the_one_taken_is_named_and_is_not_apache_kafkas(
         ({"XDG_STATE_HOME": "/a,b"}, None),
     ],
 )
-def test_the_default_directory_is_below_the_users_own_and_never_below_tmp(
+def test_the_default_directory_is_in_the_users_home_and_never_tmp(
     environment: dict[str, str], taken: str | None
 ) -> None:
     if taken is not None:
@@ -189,29 +189,29 @@ def test_the_default_directory_is_below_the_users_own_and_never_below_tmp(
     assert "\n" not in str(refused.value)
 
 
-def test_data_in_the_default_directory_of_an_earlier_version_are_named_and_left(
+def test_an_earlier_versions_default_directory_is_reported_and_unchanged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serve, "EARLIER_DATA_DIR", str(tmp_path / "earlier"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
-    def told() -> list[str]:
+    def warnings_about_earlier_data() -> list[str]:
         caplog.clear()
         configuration(asked(["serve"]).options)
         return [line for line in caplog.messages if "earlier" in line]
 
-    assert told() == []
+    assert warnings_about_earlier_data() == []
     (tmp_path / "earlier").mkdir()
-    assert told() == []
+    assert warnings_about_earlier_data() == []
     (tmp_path / "earlier" / "meta.properties").touch()
-    (line,) = told()
+    (line,) = warnings_about_earlier_data()
     assert f"start with --data {tmp_path}/earlier" in line
     if os.geteuid() == 0:
         os.chown(tmp_path / "earlier", 4711, 4711)
-        assert told() == []
+        assert warnings_about_earlier_data() == []
 
 
-def test_users_come_from_a_file_or_the_environment_and_no_password_into_a_message(
+def test_users_come_from_a_file_or_environment_and_passwords_stay_secret(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file, empty = tmp_path / "users", tmp_path / "empty"
@@ -256,7 +256,7 @@ def test_users_come_from_a_file_or_the_environment_and_no_password_into_a_messag
     assert "s3cr3t" not in str(refused.value)
 
 
-def test_the_dev_profile_is_served_on_loopback_and_kafkas_everywhere() -> None:
+def test_the_dev_profile_listens_on_loopback_and_kafkas_everywhere() -> None:
     for given, where in (
         ([], ("", "")),
         (["--profile", "dev"], ("localhost", "localhost")),
@@ -269,7 +269,7 @@ def test_the_dev_profile_is_served_on_loopback_and_kafkas_everywhere() -> None:
             assert (listener.host, listener.advertised_host) == where
 
 
-def test_with_users_the_default_listener_takes_logins(tmp_path: Path) -> None:
+def test_with_users_the_default_listener_requires_logins(tmp_path: Path) -> None:
     user, port = ["--user", "alice:secret"], "PLAINTEXT://:1"
     mapped = ["--override", "listener.security.protocol.map=PLAINTEXT:SASL_PLAINTEXT"]
     (tmp_path / "file").write_text(f"listeners={port}\n")
@@ -289,7 +289,7 @@ def test_with_users_the_default_listener_takes_logins(tmp_path: Path) -> None:
             configuration(asked(["serve", "--data", "/d", *user, *given]).options)
 
 
-def test_the_environment_stands_between_flags_and_the_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_environment_ranks_between_flags_and_the_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "server.properties"
     file.write_text("num.partitions=2\nlog.retention.ms=2\nlog.dirs=/file\nmax.connections=2\n")
     variables = {
@@ -349,7 +349,7 @@ print(len(sys.modules) - known)
 """
 
 
-def test_what_coordinators_and_apis_need_is_loaded_before_somebody_needs_one() -> None:
+def test_modules_of_coordinators_and_apis_are_loaded_ahead() -> None:
     assert run_python(LOADED_AHEAD).stdout.split("\n") == ["[]", "[]", "0", ""]
 
 
@@ -358,7 +358,7 @@ def run_python(code: str) -> subprocess.CompletedProcess[str]:
 
 
 @full_only  # a process that loads everything; `LOADED_AHEAD` is another
-def test_what_cannot_be_loaded_ahead_ends_nothing() -> None:
+def test_a_module_that_cannot_be_loaded_ahead_does_not_stop_the_broker() -> None:
     done = run_python(
         "import errno, logging, sys, trio; from trio.testing import MockClock; from ottla.server.commands import serve\n"
         "class NoDescriptors:\n"
@@ -372,7 +372,7 @@ def test_what_cannot_be_loaded_ahead_ends_nothing() -> None:
     assert "ahead of the first group: [Errno 24] Too many open files" in done.stderr
 
 
-def test_an_error_after_the_start_is_no_failed_start(tmp_path: Path) -> None:
+def test_an_error_after_the_start_is_not_a_failed_start(tmp_path: Path) -> None:
     done = run_python(
         "import sys; from ottla.server.commands import serve; from ottla.server.commands.cli import main\n"
         "async def fail(collector): raise OSError('no reason at all')\n"
@@ -414,7 +414,7 @@ with ottla.Broker(sys.argv[1]) as broker, RawClient(*address(broker)) as client,
 """
 
 
-def test_without_descriptors_a_broker_goes_on_with_what_it_has(tmp_path: Path) -> None:
+def test_without_descriptors_a_broker_continues(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run(
         [sys.executable, "-c", FEW_DESCRIPTORS, tmp_path],
@@ -432,7 +432,7 @@ STOP_SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
 
 
 @pytest.mark.parametrize("number", size([signal.SIGINT], STOP_SIGNALS))
-def test_signals_that_come_while_it_stops_change_nothing(tmp_path: Path, number: int) -> None:
+def test_signals_during_the_stop_change_nothing(tmp_path: Path, number: int) -> None:
     with ServeProcess("--data", tmp_path, *ANYWHERE) as process:
         process.signal_until_the_end(number, *STOP_SIGNALS)
         assert process.stop() == (0, "")
@@ -463,7 +463,7 @@ def failure(*arguments: str | Path) -> str:
     return line
 
 
-def test_a_data_directory_that_cannot_be_used_is_one_line(tmp_path: Path) -> None:
+def test_an_unusable_data_directory_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("precious")
     assert failure("--data", tmp_path / "file", *ANYWHERE).startswith(f"ottla: data directory {tmp_path}/file: ")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
@@ -477,7 +477,7 @@ def test_a_port_in_use_is_one_line(broker: ottla.Broker, tmp_path: Path) -> None
     assert not (tmp_path / "new").exists()
 
 
-def test_a_directory_that_another_broker_has_is_one_line(broker: ottla.Broker, tmp_path: Path) -> None:
+def test_a_directory_of_another_running_broker_is_one_line(broker: ottla.Broker, tmp_path: Path) -> None:
     assert failure("--data", tmp_path / "data", *ANYWHERE).startswith(f"ottla: data directory {tmp_path}/data: ")
 
 
@@ -495,7 +495,7 @@ REFUSED_OPTIONS = {
 
 
 @pytest.mark.parametrize(("arguments", "says"), REFUSED_OPTIONS.values(), ids=REFUSED_OPTIONS.keys())
-def test_a_bad_option_is_one_line_and_nothing_is_written(
+def test_an_invalid_option_is_one_line_and_nothing_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
 ) -> None:
     assert exit_code("serve", "--data", tmp_path / "data", *arguments) == 2
@@ -514,7 +514,9 @@ def test_a_bad_option_is_one_line_and_nothing_is_written(
         (b"name=\xff\n", "is not UTF-8 at byte 5"),
     ],
 )
-def test_a_bad_file_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: bytes, says: str) -> None:
+def test_an_invalid_file_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: bytes, says: str
+) -> None:
     file = tmp_path / "server.properties"
     file.write_bytes(text)
     assert exit_code("serve", "--config", file, "--data", tmp_path / "data") == 2
@@ -550,7 +552,9 @@ def exit_code(*arguments: str | Path) -> int:
         (["describe-config"], ["--scope", "--format"]),
     ],
 )
-def test_help_teaches(capsys: pytest.CaptureFixture[str], arguments: list[str], teaches: list[str]) -> None:
+def test_help_explains_the_commands(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], teaches: list[str]
+) -> None:
     assert exit_code(*arguments, "--help") == 0
     text = capsys.readouterr().out
     for word in teaches:
@@ -562,7 +566,7 @@ def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str])
     assert "usage: ottla" in capsys.readouterr().out
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code("--version") == 0
     kernel = "compiled" if COMPILED else "interpreted"
     assert capsys.readouterr().out == f"ottla {__version__} ({kernel} cleaner kernel)\n"
@@ -610,7 +614,7 @@ def test_topics_are_created_listed_described_and_deleted(
         (["delete", "missing"], "UNKNOWN_TOPIC_OR_PARTITION: "),
     ],
 )
-def test_what_the_broker_refuses_is_one_line(
+def test_refusals_by_the_broker_are_one_line(
     broker: ottla.Broker, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
 ) -> None:
     assert topics(broker, *arguments) == 1
@@ -619,7 +623,7 @@ def test_what_the_broker_refuses_is_one_line(
 
 
 @pytest.mark.parametrize("bootstrap", ["127.0.0.1:1", "nonsense", "localhost:port", ":"])
-def test_without_a_broker_one_line_says_so(capsys: pytest.CaptureFixture[str], bootstrap: str) -> None:
+def test_an_unreachable_broker_is_one_line(capsys: pytest.CaptureFixture[str], bootstrap: str) -> None:
     assert exit_code("topics", "--bootstrap", bootstrap, "list") == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("ottla: ") and bootstrap in line
@@ -628,7 +632,7 @@ def test_without_a_broker_one_line_says_so(capsys: pytest.CaptureFixture[str], b
 # dump-log and describe-config; other tests check their output
 
 
-def test_dump_log_shows_what_serve_has_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dump_log_shows_records_written_by_serve(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t")
         assert produce(client, "t", ("key", "value")).error_code == ErrorCode.NONE
@@ -647,7 +651,7 @@ def test_describe_config_explains_an_option_and_helps_with_a_wrong_name(capsys: 
     assert "min.cleanable.dirty.ratio" in line
 
 
-def test_a_reader_that_goes_is_no_error() -> None:
+def test_a_closed_reader_is_not_an_error() -> None:
     with ended(subprocess.Popen(command("describe-config"), stdout=subprocess.PIPE, stderr=subprocess.PIPE)) as process:
         assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline()
@@ -665,14 +669,14 @@ def test_a_reader_that_goes_is_no_error() -> None:
         ((4, 0), set(), "missing packages: google-re2, lz4, zstandard: no wheels for Python 4.0"),
     ],
 )
-def test_a_python_that_is_too_new_is_told_which_packages_are_missing(
+def test_a_too_new_python_is_reported_with_the_missing_packages(
     python: tuple[int, int], installed: set[str], named: str | None
 ) -> None:
     told = missing_packages(python, lambda module: module if module in installed else None)
     assert told is None if named is None else told is not None and told.startswith(named)
 
 
-def test_a_command_that_runs_in_this_process_leaves_its_signals_alone(tmp_path: Path) -> None:
+def test_a_command_run_in_this_process_keeps_its_signal_handlers(tmp_path: Path) -> None:
     ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.getsignal(number) for number in ends]
     (tmp_path / "file").touch()

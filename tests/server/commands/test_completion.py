@@ -26,13 +26,13 @@ def test_every_command_action_option_and_choice_is_in_the_script(shell: str) -> 
 
 
 @pytest.mark.parametrize("make", [bash, zsh, fish])
-def test_a_script_is_whole_for_every_place(make: object) -> None:
+def test_a_script_is_complete_for_every_place(make: object) -> None:
     assert callable(make)
     script = "\n".join(make(PLACES))
     assert {place.at for place in PLACES if place.at not in script} == set()
 
 
-def test_fish_asks_at_which_place_it_stands() -> None:
+def test_fish_receives_completions_for_the_current_position() -> None:
     lines = list(fish(PLACES))
     assert "complete -c ottla -n '__ottla_at \"/topics\"' -a create -d 'create a topic'" in lines
     assert any(
@@ -43,7 +43,7 @@ def test_fish_asks_at_which_place_it_stands() -> None:
     assert [line for line in lines if line.count("'") % 2] == []
 
 
-def test_zsh_uses_no_name_that_is_its_own() -> None:
+def test_zsh_completion_overrides_no_reserved_names() -> None:
     script = "\n".join(zsh(PLACES))
     assert not re.search(r"(local|\n) [^\n]*\b(path|options|commands|status)=", script.split("case")[0])
     assert [line for line in script.splitlines() if line.count("'") % 2] == []
@@ -78,7 +78,7 @@ COMPLETED = {
 
 @needs_bash
 @pytest.mark.parametrize(("line", "offered"), COMPLETED.items())
-def test_bash_completes(line: str, offered: set[str], tmp_path: Path) -> None:
+def test_bash_completes_commands(line: str, offered: set[str], tmp_path: Path) -> None:
     script = tmp_path / "ottla.bash"
     script.write_text("\n".join(bash(PLACES)))
     words = line.split(" ")
@@ -90,7 +90,7 @@ def test_bash_completes(line: str, offered: set[str], tmp_path: Path) -> None:
 
 
 @needs_bash
-def test_bash_knows_where_to_ask(tmp_path: Path) -> None:
+def test_bash_registers_the_completion_function(tmp_path: Path) -> None:
     script = tmp_path / "ottla.bash"
     script.write_text("\n".join(bash(PLACES)))
     told = subprocess.run(

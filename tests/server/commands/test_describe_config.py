@@ -18,13 +18,13 @@ def test_one_option_shows_type_default_bound_and_meaning() -> None:
     assert TOPIC_OPTIONS["min.cleanable.dirty.ratio"].doc in text
 
 
-def test_a_name_of_both_scopes_shows_both_unless_one_is_asked_for() -> None:
+def test_a_name_in_both_scopes_shows_both_unless_one_is_selected() -> None:
     assert "topic option, string" in render("compression.type")
     assert "broker option, string" in render("compression.type")
     assert "topic option, string" not in render("compression.type", scope="broker")
 
 
-def test_the_dev_profile_shows_beside_the_default() -> None:
+def test_the_dev_profile_is_shown_next_to_the_default() -> None:
     assert "default 15000 (dev: 100)" in render("log.cleaner.backoff.ms")
 
 
@@ -42,13 +42,13 @@ def test_markdown_rows_all_have_six_cells() -> None:
     assert {row.replace("\\|", "").count("|") for row in rows} == {7}
 
 
-def test_every_option_that_counts_has_a_meaning_of_its_own() -> None:
+def test_every_effective_option_has_its_own_meaning() -> None:
     docs = [option.doc for option in (*TOPIC_OPTIONS.values(), *BROKER_OPTIONS.values()) if option.acts]
     assert all(doc.endswith(".") for doc in docs)
     assert len(set(docs)) == len(docs)
 
 
-def test_an_unknown_name_is_told_with_names_like_it() -> None:
+def test_an_unknown_name_is_reported_with_similar_names() -> None:
     with pytest.raises(
         CommandError,
         match=r"segment\.byte not found; did you mean .*segment\.bytes",
@@ -59,7 +59,7 @@ def test_an_unknown_name_is_told_with_names_like_it() -> None:
         render("zork")
 
 
-def test_the_command_prints_or_says_no(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_or_fails(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["describe-config", "segment.bytes"]) == 0
     assert main(["describe-config", "zork"]) == 1
     shown = capsys.readouterr()

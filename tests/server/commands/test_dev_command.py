@@ -42,7 +42,7 @@ def dev(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
             process.wait(PATIENCE_S)
 
 
-def test_it_says_ready_first_and_what_to_paste_and_leaves_nothing() -> None:
+def test_dev_prints_ready_and_commands_to_paste_and_leaves_nothing() -> None:
     with dev(*FREE, "--nodes", "2") as (process, text):
         ready, _, rest = text.partition("\n")
         assert re.fullmatch(r"ready 127\.0\.0\.1:\d+,127\.0\.0\.1:\d+", ready)
@@ -60,7 +60,7 @@ def test_it_says_ready_first_and_what_to_paste_and_leaves_nothing() -> None:
     assert not Path(directory[1]).exists()
 
 
-def test_on_all_addresses_it_prints_the_one_that_it_advertises() -> None:
+def test_on_all_addresses_dev_prints_the_advertised_one() -> None:
     advertised = "advertised.listeners=PLAINTEXT://broker.example:19092"
     with dev("--listener", "0.0.0.0:0", "--override", advertised, "--admin", "0") as (_, text):
         assert re.search(r"Kafka clients +broker\.example:19092\n", text)
@@ -93,18 +93,18 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("text", "told"), REFUSED.items())
-def test_what_is_no_user_is_refused_in_a_line(text: str, told: str) -> None:
+def test_an_invalid_user_is_refused_in_one_line(text: str, told: str) -> None:
     done = run_command("dev", *FREE, "--user", text)
     assert done.code != 0
     assert told in done.err and done.err.count("\n") == 1 and "secret" not in done.err
 
 
-def test_users_need_a_listener_that_takes_logins() -> None:
+def test_users_need_a_sasl_listener() -> None:
     done = run_command("dev", "--listener", "PLAINTEXT://127.0.0.1:0", "--admin", "0", "--user", "alice:secret")
     assert done.code != 0 and "users require a SASL listener" in done.err
 
 
-def test_a_directory_that_is_named_is_kept_and_what_is_to_be_pasted_is_understood(tmp_path: Path) -> None:
+def test_a_given_directory_is_kept_and_commands_to_paste_are_valid(tmp_path: Path) -> None:
     with dev(*FREE, "--data", str(tmp_path / "kept")) as (_, text):
         assert f"data            {tmp_path / 'kept'}\n" in text
         lines = re.findall(r"^    (ottla .*?)(?: +#.*)?$", text, re.MULTILINE)
@@ -115,7 +115,7 @@ def test_a_directory_that_is_named_is_kept_and_what_is_to_be_pasted_is_understoo
 
 
 @pytest.mark.parametrize("which", ["--listener", "--admin"])
-def test_a_port_in_use_is_one_line_with_the_way_out(
+def test_a_port_in_use_is_one_line_with_a_remedy(
     which: str, broker: ottla.Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = {"--listener": "127.0.0.1:0", "--admin": "0"} | {which: broker.bootstrap}

@@ -72,7 +72,7 @@ def names_of(static: StaticConfig) -> set[str]:
     return {str(each.value) for each in names.value}
 
 
-def test_each_client_connects_with_what_is_printed_for_it() -> None:
+def test_each_client_connects_with_its_printed_settings() -> None:
     with dev(*FREE, "--tls", "--nodes", "2") as (_, text):
         exports = exports_of(text)
         address = exports["OTTLA_BOOTSTRAP"]
@@ -92,7 +92,7 @@ def test_each_client_connects_with_what_is_printed_for_it() -> None:
         assert "PRIVATE KEY" not in text
 
 
-@full_only  # `test_a_clients_certificate_may_be_wanted` has a login over TLS, `test_dev_command` what is printed with users
+@full_only  # `test_a_clients_certificate_may_be_required` has a login over TLS, `test_dev_command` what is printed with users
 def test_with_users_clients_log_in_over_tls_and_no_password_is_printed() -> None:
     with dev(*FREE, "--tls", "--user", "alice:top:secret") as (_, text):
         exports = exports_of(text)
@@ -108,9 +108,11 @@ def test_with_users_clients_log_in_over_tls_and_no_password_is_printed() -> None
         assert run_command("topics", "list", "--bootstrap", address, "--command-config", file).code == 0
 
 
-def test_what_clients_trust_stays_from_start_to_start_and_through_a_reset(tmp_path: Path) -> None:
+def test_the_authority_stays_the_same_after_restarts_and_a_reset(tmp_path: Path) -> None:
     data, seen = tmp_path / "data", set()
-    for _ in range(size(1, 2)):  # `test_the_authority_is_kept_where_a_directory_takes_it…` has several starts
+    for _ in range(
+        size(1, 2)
+    ):  # `test_the_authority_is_stored_in_any_usable_directory_and_found_in_all` has several starts
         with dev(*FREE, "--tls", "--data", str(data)) as (_, text):
             seen.add((data / AUTHORITY).read_text() + (data / "ottla-tls-ca.pem").read_text())
             assert run_command("reset", "--admin", exports_of(text)["OTTLA_ADMIN"]).code == 0
@@ -121,7 +123,7 @@ def test_what_clients_trust_stays_from_start_to_start_and_through_a_reset(tmp_pa
     assert len(seen) == 1
 
 
-def test_serve_prints_it_with_hello_and_its_log_names_the_file_to_trust_else(tmp_path: Path) -> None:
+def test_serve_prints_tls_settings_with_hello_and_logs_the_trusted_file(tmp_path: Path) -> None:
     with ServeProcess(
         "--data", tmp_path, "--listener", "127.0.0.1:0", "--tls", "--user", "alice:secret", "--hello"
     ) as process:
@@ -132,7 +134,7 @@ def test_serve_prints_it_with_hello_and_its_log_names_the_file_to_trust_else(tmp
 
 
 @pytest.mark.parametrize("prefix", some(["listener.name.sasl_ssl.", "", "listener.name.ssl."], 1))
-def test_a_clients_certificate_may_be_wanted(prefix: str) -> None:
+def test_a_clients_certificate_may_be_required(prefix: str) -> None:
     users = ("--user", "alice:secret") if "sasl" in prefix else ()
     with dev(*FREE, "--tls", "--override", f"{prefix}ssl.client.auth=required", *users) as (_, text):
         address = exports_of(text)["OTTLA_BOOTSTRAP"]
@@ -148,7 +150,7 @@ def test_a_clients_certificate_may_be_wanted(prefix: str) -> None:
         assert run_command("topics", "list", "--bootstrap", address, "--command-config", file).code == 0
 
 
-def test_the_certificate_is_for_all_hosts_that_clients_are_told(tmp_path: Path) -> None:
+def test_the_certificate_covers_all_advertised_hosts(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text("# nodes=2\n# node.1.advertised.listeners=SSL://second.example:9\n")
     static = start(
@@ -177,7 +179,7 @@ LISTENERS: dict[tuple[str, ...], dict[str, str]] = {
 
 
 @pytest.mark.parametrize(("words", "protocols"), LISTENERS.items())
-def test_all_listeners_for_clients_speak_tls(words: tuple[str, ...], protocols: dict[str, str], tmp_path: Path) -> None:
+def test_all_client_listeners_use_tls(words: tuple[str, ...], protocols: dict[str, str], tmp_path: Path) -> None:
     static = start("--tls", "--data", str(tmp_path), "--nodes", "2", *words)
     for node_id in static.node_ids:
         assert {each.name: each.security_protocol for each in static.node(node_id).listener_configs} == protocols
@@ -200,19 +202,19 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("override", "told"), REFUSED.items())
-def test_what_goes_against_it_is_refused_in_a_line(override: str, told: str, tmp_path: Path) -> None:
+def test_options_that_contradict_tls_are_refused_in_one_line(override: str, told: str, tmp_path: Path) -> None:
     done = run_command("serve", "--tls", "--data", str(tmp_path / "d"), "--override", override)
     assert done.code == 2 and told in done.err and "secret" not in done.err
     assert len([line for line in done.err.splitlines() if "INFO" not in line]) == 1
     assert not (tmp_path / "d").exists()
 
 
-def test_users_need_a_listener_that_takes_logins_over_tls_too(tmp_path: Path) -> None:
+def test_users_over_tls_need_a_sasl_listener(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="users require a SASL listener"):
         start("--tls", "--data", str(tmp_path), "--listener", "SSL://:1", "--user", "a:secret")
 
 
-def test_an_authority_that_is_damaged_or_in_other_hands_is_told_in_a_line(tmp_path: Path) -> None:
+def test_a_damaged_or_foreign_authority_is_reported_in_one_line(tmp_path: Path) -> None:
     kept = tmp_path / AUTHORITY
     good = Authority(int(time.time() * 1000)).pem
     key, _, certificate = good.partition("-----BEGIN CERTIFICATE")
@@ -231,7 +233,7 @@ def test_an_authority_that_is_damaged_or_in_other_hands_is_told_in_a_line(tmp_pa
     assert str(start("--tls", "--data", str(tmp_path)).node(0).value("ssl.truststore.certificates")) in good
 
 
-def test_an_authority_is_used_until_it_is_nearly_over() -> None:
+def test_an_authority_is_used_until_shortly_before_its_expiry() -> None:
     made = Authority(0)
     last_ms = (DAYS - LAST_DAYS) * DAY_MS
     again = Authority.read(made.pem, last_ms)
@@ -239,7 +241,7 @@ def test_an_authority_is_used_until_it_is_nearly_over() -> None:
     assert Authority.read(made.pem, last_ms + 1) is None
 
 
-def test_a_file_that_cannot_be_written_ends_the_start_in_a_line(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_ends_the_start_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "ottla-tls-ca.pem").mkdir()
     done = run_command("serve", "--tls", "--data", str(tmp_path), "--listener", "127.0.0.1:0")
     lines = [line for line in done.err.splitlines() if " INFO " not in line]
@@ -251,7 +253,7 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
     assert "PRIVATE KEY" not in repr(start("--tls", "--data", str(tmp_path)))
 
 
-def test_the_authority_is_kept_where_a_directory_takes_it_and_found_wherever_it_is(tmp_path: Path) -> None:
+def test_the_authority_is_stored_in_any_usable_directory_and_found_in_all(tmp_path: Path) -> None:
     first, second = tmp_path / "a", tmp_path / "b"
     second.mkdir()
     first.write_text("no directory: this disk has failed")
@@ -271,7 +273,7 @@ def test_the_authority_is_kept_where_a_directory_takes_it_and_found_wherever_it_
     assert len(trusted) == 1
 
 
-def test_an_authority_that_no_directory_takes_ends_the_start_in_a_line(tmp_path: Path) -> None:
+def test_an_authority_that_cannot_be_stored_ends_the_start_in_one_line(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name / AUTHORITY).mkdir(parents=True)
     with pytest.raises(ConfigError, match=f"cannot read {tmp_path}/a/{AUTHORITY}: Is a directory"):

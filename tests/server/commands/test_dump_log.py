@@ -85,7 +85,7 @@ def problems(lines: list[str]) -> list[str]:
 # Logs
 
 
-def test_batches_show_what_their_headers_say(tmp_path: Path) -> None:
+def test_batches_show_the_fields_of_their_headers(tmp_path: Path) -> None:
     first, marker, tombstone = dumped(written(tmp_path, LOG, WHOLE_LOG))
     assert first.startswith(
         f"offsets 10..11  records 2  position 0  size {len(FIRST)}  create time up to 1001  codec gzip"
@@ -104,7 +104,7 @@ def test_deep_shows_records_without_their_data(tmp_path: Path) -> None:
     assert lines[6] == f"offset 13  timestamp 1003  key {len('größe'.encode())} bytes  value null"
 
 
-def test_data_shows_as_text_where_it_is_text(tmp_path: Path) -> None:
+def test_data_are_shown_as_text_if_they_are_text(tmp_path: Path) -> None:
     lines = dumped(written(tmp_path, LOG, WHOLE_LOG), print_data=True)
     assert lines[1].endswith("'k' = 'v'  'h': 'x'")
     assert lines[2].endswith("null = 0x00ff")
@@ -112,7 +112,7 @@ def test_data_shows_as_text_where_it_is_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["", ".cleaned", ".swap", ".deleted"])
-def test_files_on_their_way_are_logs_too(tmp_path: Path, suffix: str) -> None:
+def test_log_files_with_temporary_suffixes_are_logs(tmp_path: Path, suffix: str) -> None:
     assert len(dumped(written(tmp_path, LOG + suffix, WHOLE_LOG))) == 3
 
 
@@ -198,7 +198,7 @@ def test_records_of_consumer_groups_are_read(tmp_path: Path) -> None:
     assert lines[4].endswith("consumer group MemberMetadata {group_id: 'g', member_id: 'm'} deleted")
 
 
-def test_a_wrong_checksum_a_torn_end_and_offsets_that_go_back_are_problems(tmp_path: Path) -> None:
+def test_a_wrong_checksum_a_torn_end_and_decreasing_offsets_are_problems(tmp_path: Path) -> None:
     broken = bytearray(WHOLE_LOG)
     broken[len(FIRST) + 70] ^= 1
     lines = dumped(written(tmp_path, LOG, bytes(broken)))
@@ -212,7 +212,7 @@ def test_a_wrong_checksum_a_torn_end_and_offsets_that_go_back_are_problems(tmp_p
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("before", [b"", TOMBSTONE], ids=["at the beginning", "after a batch"])
-def test_records_of_an_old_format_are_a_problem_in_one_line(tmp_path: Path, magic: int, before: bytes) -> None:
+def test_records_of_an_old_format_are_a_one_line_problem(tmp_path: Path, magic: int, before: bytes) -> None:
     old = old_message(magic, 14)
     lines = dumped(written(tmp_path, LOG, before + old))
     (told,) = problems(lines)
@@ -221,7 +221,7 @@ def test_records_of_an_old_format_are_a_problem_in_one_line(tmp_path: Path, magi
 
 @settings(max_examples=size(50, 150))
 @given(st.data())
-def test_no_damage_breaks_the_tool(data: st.DataObject) -> None:
+def test_no_damage_crashes_the_tool(data: st.DataObject) -> None:
     broken = bytearray(WHOLE_LOG)
     for _ in range(data.draw(st.integers(1, 4))):
         broken[data.draw(st.integers(0, len(broken) - 1))] = data.draw(st.integers(0, 255))
@@ -247,7 +247,7 @@ def test_index_entries_are_shown_with_full_offsets(tmp_path: Path) -> None:
     assert dumped(txn_index) == ["producer 7  aborted 10..12  last stable offset 13"]
 
 
-def test_space_that_kafka_reserves_is_not_shown(tmp_path: Path) -> None:
+def test_space_reserved_by_kafka_is_not_shown(tmp_path: Path) -> None:
     data = struct.pack(">ii", 1, 256) + bytes(80)
     assert dumped(written(tmp_path, INDEX, data)) == ["offset 11  position 256"]
 
@@ -263,11 +263,11 @@ def test_space_that_kafka_reserves_is_not_shown(tmp_path: Path) -> None:
         (INDEX.replace("index", "snapshot"), encode([ProducerState(7, 0)])[:-1]),
     ],
 )
-def test_indexes_and_snapshots_that_contradict_themselves_are_problems(tmp_path: Path, name: str, data: bytes) -> None:
+def test_self_contradicting_indexes_and_snapshots_are_problems(tmp_path: Path, name: str, data: bytes) -> None:
     assert problems(dumped(written(tmp_path, name, data)))
 
 
-def test_deep_holds_an_index_beside_its_log(tmp_path: Path) -> None:
+def test_deep_compares_an_index_with_its_log(tmp_path: Path) -> None:
     written(tmp_path, LOG, WHOLE_LOG)
     right = struct.pack(">ii", 2, len(FIRST))
     assert not problems(dumped(written(tmp_path, INDEX, right), deep=True))
@@ -322,7 +322,7 @@ def test_text_files_are_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["recovery-point-offset-checkpoint", "leader-epoch-checkpoint", "partition.metadata", "ottla.json", "x.txt"]
 )
-def test_text_that_is_not_what_the_name_says_is_a_problem(tmp_path: Path, name: str) -> None:
+def test_text_that_does_not_match_its_file_name_is_a_problem(tmp_path: Path, name: str) -> None:
     assert problems(dumped(written(tmp_path, name, b"nonsense\n")))
 
 
@@ -333,7 +333,7 @@ def command(*files: Path) -> int:
     return main(["dump-log", *map(str, files)])
 
 
-def test_the_exit_code_says_whether_all_was_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_exit_code_reports_success_or_problems(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good = written(tmp_path / "good", LOG, WHOLE_LOG)
     bad = written(tmp_path / "bad", LOG, WHOLE_LOG[:-1])
     assert command(good) == 0

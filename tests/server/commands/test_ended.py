@@ -13,19 +13,19 @@ from support.commands.ended import ended
 FOR_EVER = [sys.executable, "-c", "import signal; signal.pause()"]
 
 
-def test_a_block_that_fails_ends_its_process() -> None:
+def test_a_failing_block_ends_its_process() -> None:
     with pytest.raises(ZeroDivisionError), ended(subprocess.Popen(FOR_EVER)) as process:
         raise ZeroDivisionError
     assert process.returncode == -signal.SIGKILL
 
 
-def test_a_line_that_never_comes_is_not_waited_for_without_end() -> None:
+def test_the_wait_for_a_missing_line_is_limited() -> None:
     with ended(subprocess.Popen(FOR_EVER, stdout=subprocess.PIPE), life_s=0.1) as process:
         assert process.stdout is not None and process.stdout.readline() == b""
     assert process.returncode == -signal.SIGKILL
 
 
-def test_a_process_that_ends_is_left_alone() -> None:
+def test_a_process_that_ended_is_left_alone() -> None:
     with ended(subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])) as process:
         pass
     assert process.returncode == 3

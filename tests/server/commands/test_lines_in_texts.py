@@ -82,7 +82,7 @@ def test_lines_are_found() -> None:
 
 
 @pytest.mark.parametrize("words", LINES)
-def test_a_line_is_understood(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_is_parsed(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "users.txt").write_text("alice:secret\n")
     asked = understand(words)

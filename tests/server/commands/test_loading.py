@@ -7,7 +7,7 @@ import pytest
 from ottla.server.commands.serve_command import loading
 
 
-def test_what_is_loaded_is_not_looked_at_again() -> None:
+def test_loaded_objects_are_not_scanned_by_the_collector() -> None:
     with loading():
         assert not gc.isenabled()
         made = list[object]()
@@ -15,7 +15,7 @@ def test_what_is_loaded_is_not_looked_at_again() -> None:
     assert all(each is not made for each in gc.get_objects())
 
 
-def test_the_collector_goes_on_where_something_cannot_be_loaded() -> None:
+def test_the_collector_is_enabled_after_a_failed_import() -> None:
     with pytest.raises(ImportError), loading():
         raise ImportError("no such module")
     assert gc.isenabled()

@@ -91,7 +91,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ottla.Broker]:
 
 @pytest.mark.parametrize("columns", [80, 100])
 @pytest.mark.parametrize("line", [line for lines in TABLES.values() for line in lines])
-def test_a_table_stays_one(running: ottla.Broker, tmp_path: Path, line: str, columns: int) -> None:
+def test_a_table_keeps_its_columns_aligned(running: ottla.Broker, tmp_path: Path, line: str, columns: int) -> None:
     running.produce(RETAINED, "x", partition=1, timestamp_ms=0)
     seed = tmp_path / "seed.yaml"
     seed.write_text(f"topics: {{s{columns}-{LONG}: {{partitions: 3, records: [{{key: a, value: b, repeat: 100}}]}}}}")
@@ -112,7 +112,7 @@ def test_a_table_stays_one(running: ottla.Broker, tmp_path: Path, line: str, col
     assert len(set(cells)) == len(cells), "rows of one table are told from each other"
 
 
-def test_numbers_are_whole_beside_texts_that_are_cut() -> None:
+def test_numbers_stay_complete_when_texts_are_shortened() -> None:
     header = ("PARTITION", "FIRST DIRTY", "LOG END", "RECORDS", "ELIGIBLE", "POLICY")
     row = (f"{LONG}-17", 123_456_789_012, 9_223_372_036, "12345 -> 678", "2026-11-28 07:37:18", "compact")
     lines = list(table(header, [row], ["why"], width=80))

@@ -75,7 +75,7 @@ def rows(table: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in table.splitlines()]
 
 
-def test_a_row_tells_what_was_done_and_what_is_missing(broker: ottla.Broker, client: RawClient, status: Status) -> None:
+def test_a_row_shows_completed_and_remaining_work(broker: ottla.Broker, client: RawClient, status: Status) -> None:
     fill(client, "t", min_cleanable_dirty_ratio=0)
     header, row, *_ = rows(status("t"))
     assert header[:5] == ["PARTITION", "FIRST DIRTY", "BOUND", "LOG END", "DIRTY"]
@@ -87,9 +87,7 @@ def test_a_row_tells_what_was_done_and_what_is_missing(broker: ottla.Broker, cli
     assert where[0].startswith("in /") and where[0].endswith(": all")
 
 
-def test_a_time_is_told_where_time_is_all_that_is_missing(
-    broker: ottla.Broker, client: RawClient, status: Status
-) -> None:
+def test_a_due_time_is_shown_if_only_time_is_missing(broker: ottla.Broker, client: RawClient, status: Status) -> None:
     began_ms = wall_time_ms()
     fill(client, "t", min_compaction_lag_ms=HOUR_MS)
     (found,) = json.loads(status("t", "--json"))
@@ -115,7 +113,7 @@ def test_without_names_compacted_topics_are_shown_in_order(
     assert found["waits_for"] == "not_compacted"
 
 
-def test_json_has_all_of_the_last_pass(broker: ottla.Broker, client: RawClient, status: Status) -> None:
+def test_json_has_all_fields_of_the_last_pass(broker: ottla.Broker, client: RawClient, status: Status) -> None:
     fill(client, "t", min_cleanable_dirty_ratio=0)
     clean(broker)
     (found,) = json.loads(status("t", "--json"))
@@ -129,7 +127,7 @@ def test_json_has_all_of_the_last_pass(broker: ottla.Broker, client: RawClient, 
     assert known | {"ways": found["ways"]} == {name: found[name] for name in known}
 
 
-def test_every_node_is_asked_and_no_partition_told_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_node_is_queried_and_no_partition_shown_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with ottla.Broker(str(tmp_path), nodes=3) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t", 5, 2, cleanup_policy="compact")
         assert main(["topics", "--bootstrap", broker.bootstrap.split(",")[1], "status", "t", "--json"]) == 0
@@ -137,7 +135,7 @@ def test_every_node_is_asked_and_no_partition_told_twice(tmp_path: Path, capsys:
     assert [row["partition"] for row in found] == [0, 1, 2, 3, 4]
 
 
-def test_the_broker_s_own_topics_are_shown_on_request(broker: ottla.Broker, client: RawClient, status: Status) -> None:
+def test_internal_topics_are_shown_on_request(broker: ottla.Broker, client: RawClient, status: Status) -> None:
     create_topic(client, "t", cleanup_policy="compact")
     producer = TransactionalClient(client, "x", version=2)
     producer.begin()
@@ -147,7 +145,7 @@ def test_the_broker_s_own_topics_are_shown_on_request(broker: ottla.Broker, clie
     assert json.loads(status("--json"))[0]["topic"] == "t"
 
 
-def test_a_row_says_when_and_what_to_do(broker: ottla.Broker, client: RawClient, status: Status) -> None:
+def test_a_row_shows_the_time_and_the_remedy(broker: ottla.Broker, client: RawClient, status: Status) -> None:
     create_topic(client, "t", cleanup_policy="compact")
     produce(client, "t", ("k", "v"))
     _, _, (why,), _ = rows(status())
@@ -158,7 +156,7 @@ def test_a_row_says_when_and_what_to_do(broker: ottla.Broker, client: RawClient,
     assert found["rolls_from_ms"] > wall_time_ms()
 
 
-def test_who_reads_the_first_lines_alone_hears_of_no_error(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_reader_of_the_first_line_gets_no_error(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", 200, cleanup_policy="compact")
     command = (
         f"{shlex.quote(sys.executable)} -m ottla.server topics status --json --bootstrap {broker.bootstrap} | head -1"
@@ -175,21 +173,21 @@ def test_a_missing_topic_is_one_line(broker: ottla.Broker, capsys: pytest.Captur
 # On the wire
 
 
-def told(client: RawClient, version: int, *, asked: bool) -> list[str | None]:
+def cleaner_statuses(client: RawClient, version: int, *, asked: bool) -> list[str | None]:
     answer = client.ask(DescribeLogDirsRequest(topics=T_ONLY, ottla_cleaner_status=asked), version)
     return [row.ottla_cleaner_status for each in answer.results for topic in each.topics for row in topic.partitions]
 
 
-def test_only_who_asks_in_a_version_with_tags_is_told(broker: ottla.Broker, client: RawClient) -> None:
+def test_only_requests_with_the_tag_get_the_cleaner_status(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", 2)
-    assert told(client, 5, asked=False) == told(client, 2, asked=False) == [None, None]
-    assert told(client, 1, asked=True) == [None, None]
+    assert cleaner_statuses(client, 5, asked=False) == cleaner_statuses(client, 2, asked=False) == [None, None]
+    assert cleaner_statuses(client, 1, asked=True) == [None, None]
     for version in (2, 5):
-        for text in told(client, version, asked=True):
+        for text in cleaner_statuses(client, version, asked=True):
             assert text is not None and json.loads(text)["waits_for"] == "not_compacted"
 
 
-def test_a_request_of_others_is_byte_for_byte_as_before(broker: ottla.Broker) -> None:
+def test_requests_of_foreign_clients_are_byte_for_byte_unchanged(broker: ottla.Broker) -> None:
     api = APIS[DESCRIBE_LOG_DIRS]
     plain = encode_request(api, 5, 1, "x", DescribeLogDirsRequest(topics=None))
     asking = encode_request(api, 5, 1, "x", DescribeLogDirsRequest(topics=None, ottla_cleaner_status=True))

@@ -34,7 +34,7 @@ def test_override_beats_flag_beats_file_beats_profile_beats_default() -> None:
     assert static_config().node(0).log_cleaner_backoff_ms == 15_000
 
 
-def test_dynamic_values_of_a_node_beat_those_of_all_beat_static_ones() -> None:
+def test_dynamic_node_values_beat_cluster_values_and_those_beat_static_values() -> None:
     static = static_config(overrides={"max.connections": "1"})
     both = static.node(0, cluster_dynamic={"max.connections": "2"}, node_dynamic={"max.connections": "3"})
     assert both.max_connections == 3
@@ -50,7 +50,7 @@ def test_every_option_has_a_value() -> None:
         config.value("no.such.option")
 
 
-def test_options_without_an_attribute_are_typed_too() -> None:
+def test_options_without_an_attribute_are_typed() -> None:
     config = BrokerConfig.from_texts({"transaction.state.log.num.partitions": "7"})
     assert config.value("transaction.state.log.num.partitions") == 7
 
@@ -71,11 +71,11 @@ def test_defaults_of_all_options_pass_their_own_checks() -> None:
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_profiles_are_valid_and_of_options_that_count(profile: str) -> None:
+def test_profiles_are_valid_and_consist_of_effective_options(profile: str) -> None:
     assert static_config(profile=profile).warnings == ()
 
 
-def test_cordoned_directories_are_some_of_log_dirs() -> None:
+def test_cordoned_directories_must_be_in_log_dirs() -> None:
     texts = {"log.dirs": "/a,/b/"}
     assert not BrokerConfig.from_texts(texts).cordoned_dirs
     assert BrokerConfig.from_texts(texts | {"cordoned.log.dirs": "/b"}).cordoned_dirs == {"/b"}
@@ -117,18 +117,18 @@ def test_kafkas_topic_defaults_come_out_of_kafkas_broker_defaults() -> None:
 
 
 @pytest.mark.scenario(187)
-def test_a_stronger_unit_wins_whatever_its_source() -> None:
+def test_a_stronger_unit_wins_from_any_source() -> None:
     config = BrokerConfig.from_texts({"log.retention.ms": "5"}, node_dynamic={"log.retention.hours": "1"})
     assert config.log_defaults.retention_ms == 5
 
 
-def test_a_topic_runs_with_its_overrides_and_survives_stored_nonsense() -> None:
+def test_a_topic_uses_its_overrides_and_survives_invalid_stored_ones() -> None:
     config = BrokerConfig.from_texts({"log.retention.ms": "5"})
     topic = config.topic_config({"segment.bytes": "1", "flush.ms": "9"})
     assert (topic.retention_ms, topic.flush_ms, topic.segment_bytes) == (5, 9, 1 << 30)
 
 
-def test_the_brokers_own_topics_are_compacted_in_small_segments() -> None:
+def test_internal_topics_are_compacted_in_small_segments() -> None:
     config = BrokerConfig.from_texts({"offsets.topic.num.partitions": "3", "offsets.topic.segment.bytes": "100"})
     partitions, factor, configs = config.internal_topic("__consumer_offsets")
     assert (partitions, factor) == (3, 3)
@@ -150,7 +150,7 @@ def test_the_brokers_own_topics_are_compacted_in_small_segments() -> None:
         ("disabled", False, False),
     ],
 )
-def test_the_migration_policy_says_which_way_groups_may_change(
+def test_the_migration_policy_determines_allowed_group_changes(
     policy: str, may_upgrade: bool, may_downgrade: bool
 ) -> None:
     config = BrokerConfig.from_texts({"group.consumer.migration.policy": policy})
@@ -236,12 +236,12 @@ def test_a_bad_value_is_refused_with_option_and_bound(texts: dict[str, str], par
     assert "\n" not in message
 
 
-def test_a_bad_value_is_refused_even_where_a_better_one_hides_it() -> None:
+def test_a_bad_value_is_refused_even_if_a_better_one_hides_it() -> None:
     with pytest.raises(ConfigError, match=r"max\.connections"):
         BrokerConfig.from_texts({"max.connections": "many"}, node_dynamic={"max.connections": "5"})
 
 
-def test_a_secret_that_is_refused_is_not_shown() -> None:
+def test_a_refused_secret_is_not_shown() -> None:
     config = BrokerConfig.from_texts({"ssl.key.password": "hunter2"})
     assert "hunter2" not in str(BROKER_OPTIONS["ssl.key.password"].error("hunter2", "must be longer"))
     assert config.value("ssl.key.password") == "hunter2"
@@ -254,7 +254,7 @@ def test_an_unknown_profile_or_number_of_nodes_is_refused() -> None:
         static_config(nodes=0)
 
 
-def test_stored_dynamic_values_of_another_version_are_left_out_and_told() -> None:
+def test_stored_dynamic_values_of_another_version_are_ignored_and_reported() -> None:
     taken, problems = usable({"max.connections": "5", "num.io.threads": "x", "zork": "1"})
     assert taken == {"max.connections": "5", "zork": "1"}
     assert len(problems) == 1
@@ -264,7 +264,7 @@ def test_stored_dynamic_values_of_another_version_are_left_out_and_told() -> Non
 # Warnings
 
 
-def test_each_option_that_means_nothing_here_is_told_once() -> None:
+def test_each_option_without_effect_is_reported_once() -> None:
     static = static_config(
         file=file("super.users=User:a\nnum.io.threads=8\nlog.local.retention.ms=5\nnum.partitions=4\n# nodes=2\n"),
         overrides={"num.io.threads": "9", "listener.name.external.ssl.provider": "x"},
@@ -280,7 +280,7 @@ def test_each_option_that_means_nothing_here_is_told_once() -> None:
     ]
 
 
-def test_what_the_authorizer_is_told_comes_from_the_start_alone() -> None:
+def test_authorizer_options_are_read_only_at_the_start() -> None:
     lines = f"authorizer.class.name={STANDARD}\nsuper.users=User:a; User:b:c ;\nallow.everyone.if.no.acl.found= TRUE\n"
     static = static_config(file=file(lines))
     assert static.warnings == ()
@@ -306,12 +306,12 @@ def test_what_the_authorizer_is_told_comes_from_the_start_alone() -> None:
         ),
     }.values(),
 )
-def test_what_the_authorizer_cannot_be_told_ends_the_start(lines: str, said: str) -> None:
+def test_invalid_authorizer_options_refuse_the_start(lines: str, said: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(said)):
         static_config(file=file(lines))
 
 
-def test_an_option_of_one_node_that_all_share_is_told() -> None:
+def test_a_per_node_value_of_a_shared_option_is_reported() -> None:
     static = static_config(
         file=file("# nodes=2\n# node.1.log.dirs=/other\n# node.1.broker.rack=r1\n# node.7.broker.rack=r7\n")
     )
@@ -326,7 +326,7 @@ def test_an_option_of_one_node_that_all_share_is_told() -> None:
 # Nodes
 
 
-def test_a_stock_file_of_kafka_for_both_roles_serves_both_listeners() -> None:
+def test_kafkas_sample_file_for_both_roles_serves_both_listeners() -> None:
     config = static_config(
         file=file(
             "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.bootstrap.servers=localhost:9093\n"
@@ -342,14 +342,14 @@ def test_a_stock_file_of_kafka_for_both_roles_serves_both_listeners() -> None:
     )
 
 
-def test_node_ids_count_on_from_the_first() -> None:
+def test_node_ids_continue_from_the_first() -> None:
     assert static_config(overrides={"node.id": "5"}, nodes=3).node_ids == (5, 6, 7)
     assert static_config(overrides={"broker.id": "5"}).node_ids == (5,)
     assert static_config(file=file("# nodes=3")).node_ids == (0, 1, 2)
     assert static_config(file=file("# nodes=3"), nodes=1).node_ids == (0,)
 
 
-def test_further_nodes_listen_on_free_ports_unless_the_file_says_where() -> None:
+def test_further_nodes_listen_on_free_ports_unless_configured() -> None:
     static = static_config(
         file=file(
             "listeners=A://h:1,B://[::1]:2\nadvertised.listeners=A://pub:1,B://pub:2\n# node.2.listeners=C://g:5\n"
@@ -363,12 +363,12 @@ def test_further_nodes_listen_on_free_ports_unless_the_file_says_where() -> None
     assert static.node(2).listener_configs == (ListenerConfig("C", "g", 5, "g", 5),)
 
 
-def test_given_listeners_are_the_first_nodes() -> None:
+def test_given_listeners_belong_to_the_first_node() -> None:
     static = static_config(flags={"listeners": "A://h:1"}, nodes=2)
     assert [static.node(node_id).listener_configs[0].port for node_id in (0, 1)] == [1, 0]
 
 
-def test_each_node_says_its_own_id() -> None:
+def test_each_node_has_its_own_id() -> None:
     static = static_config(nodes=2)
     assert [static.node(node_id).node_id for node_id in static.node_ids] == [0, 1]
     assert static.node(1).texts_of(ConfigSource.STATIC_BROKER)["node.id"] == "1"
@@ -384,7 +384,7 @@ def test_cluster_id_and_features_come_from_comment_lines() -> None:
     assert (static.cluster_id, dict(static.features)) == ("abc", {"group.version": 1})
 
 
-def test_what_controllers_decide_by_holds_where_the_file_sets_nothing_else() -> None:
+def test_controller_options_apply_unless_the_file_sets_others() -> None:
     static = static_config(
         profile="dev",
         file=file(
@@ -412,11 +412,11 @@ def test_what_controllers_decide_by_holds_where_the_file_sets_nothing_else() -> 
         "unknown": ("# feature.moon.version=1", "feature.moon.version: unknown feature, ignored"),
     }.values(),
 )
-def test_a_feature_that_means_nothing_here_is_told_of_in_one_line(line: str, told: str) -> None:
+def test_a_feature_without_effect_is_reported_in_one_line(line: str, told: str) -> None:
     assert static_config(file=file(line)).warnings == (told,)
 
 
-def test_what_a_secured_cluster_sets_does_not_hinder_a_start_on_plaintext_listeners() -> None:
+def test_options_of_a_secured_cluster_are_accepted_on_plaintext_listeners() -> None:
     static = static_config(
         file=file(
             "# nodes=2\n# node.1.listeners=EXTERNAL://localhost:19124\n# node.1.broker.rack=r1\n# node.1.log.dirs=/b1\n"
@@ -432,7 +432,7 @@ def test_what_a_secured_cluster_sets_does_not_hinder_a_start_on_plaintext_listen
     assert static.node(0).texts_of(ConfigSource.STATIC_BROKER)[name] == 'Module required user_a="\\\n";'
 
 
-def test_a_feature_level_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_feature_level_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"Invalid value 3 for .* feature\.transaction\.version: .* from 0 to 2"):
         static_config(file=file("# feature.transaction.version=3"))
 
@@ -442,7 +442,7 @@ def test_connection_limits_by_host_are_numbers() -> None:
     assert config.max_connections_by_host == {"localhost": 5, "::1": 7}
 
 
-def test_an_option_of_one_listener_is_made_once() -> None:
+def test_an_option_of_one_listener_is_created_once() -> None:
     name = "listener.name.internal.ssl.cipher.suites"
     found = find_option(name)
     assert found is not None and found.name == name and found.acts
@@ -450,7 +450,7 @@ def test_an_option_of_one_listener_is_made_once() -> None:
 
 
 @pytest.mark.parametrize("name", ["ssl.provider", "num.partitions", "connection.failed.authentication.delay.ms"])
-def test_what_means_nothing_for_one_listener_says_so(name: str) -> None:
+def test_listener_options_without_effect_are_reported(name: str) -> None:
     found = find_option(f"listener.name.internal.{name}")
     assert found is not None and not found.acts
 
@@ -460,12 +460,12 @@ def test_no_repr_shows_a_secret() -> None:
     assert "hunter2" not in repr(BrokerConfig.from_texts(texts)) + repr(static_config(overrides=texts))
 
 
-def test_the_name_of_an_unknown_option_is_told_of_by_its_beginning() -> None:
+def test_a_long_unknown_option_is_reported_with_the_start_of_its_name() -> None:
     (line,) = warnings_of({"n" * 30_000: "x"})
     assert line == "n" * 249 + ": unknown option, ignored"
 
 
-def test_a_slip_of_the_pen_at_a_start_is_told_of_with_the_nearest_name() -> None:
+def test_a_misspelt_option_is_reported_with_the_nearest_name() -> None:
     overrides = {"log.cleaner.enabel": "true", "confluent.metrics.enable": "true", "flush.messages": "1"}
     assert static_config(overrides=overrides).warnings == (
         "log.cleaner.enabel: unknown option, ignored; did you mean log.cleaner.enable?",
@@ -474,6 +474,6 @@ def test_a_slip_of_the_pen_at_a_start_is_told_of_with_the_nearest_name() -> None
     )
 
 
-def test_a_value_of_an_option_that_there_is_not_is_refused() -> None:
+def test_a_value_of_an_unknown_option_is_refused() -> None:
     with pytest.raises(TypeError, match=r"BrokerConfig has no num_partition$"):
         BrokerConfig(num_partition=3)

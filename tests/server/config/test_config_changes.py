@@ -63,7 +63,7 @@ SET, DELETE, APPEND, SUBTRACT = (
         ({"cleanup.policy": ""}, [("cleanup.policy", "compact", APPEND)], {"cleanup.policy": "compact"}),
     ],
 )
-def test_single_changes_of_a_topic(
+def test_single_changes_of_a_topic_are_applied(
     present: dict[str, str], changes: list[tuple[str, str | None, int]], after: dict[str, str]
 ) -> None:
     before = dict(present)
@@ -71,7 +71,7 @@ def test_single_changes_of_a_topic(
     assert present == before
 
 
-def test_append_starts_from_the_static_value_not_from_a_dynamic_one() -> None:
+def test_append_starts_from_the_static_value_and_not_a_dynamic_one() -> None:
     change = [ConfigChange("cleanup.policy", "delete", APPEND)]
     assert alter_topic(config({"log.cleanup.policy": "compact"}), {}, change) == {"cleanup.policy": "compact,delete"}
     assert alter_topic(config(None, {"log.cleanup.policy": "compact"}), {}, change) == {"cleanup.policy": "delete"}
@@ -99,7 +99,7 @@ def test_append_starts_from_the_static_value_not_from_a_dynamic_one() -> None:
         ([("remote.storage.enable", "true", SET)], ErrorCode.INVALID_CONFIG, ["remote.storage.enable"]),
     ],
 )
-def test_refused_changes_of_a_topic(
+def test_invalid_changes_of_a_topic_are_refused(
     changes: list[tuple[str, str | None, int]], code: ErrorCode, parts: list[str]
 ) -> None:
     with pytest.raises(KafkaError) as error:
@@ -120,7 +120,7 @@ LONG_LIST = ",".join(f"{index:05}:0" for index in range(4_000))
         ({REPLICAS: LONG_LIST}, (REPLICAS, LONG_LIST.replace(":0", ":1"), APPEND)),
     ],
 )
-def test_a_value_that_no_answer_could_carry_is_refused(
+def test_a_value_too_long_for_a_response_is_refused(
     present: dict[str, str], change: tuple[str, str | None, int]
 ) -> None:
     with pytest.raises(KafkaError) as error:
@@ -133,7 +133,7 @@ def test_a_value_that_no_answer_could_carry_is_refused(
     assert "33000" in error.value.message
 
 
-def test_a_broker_keeps_so_many_names_that_nobody_knows() -> None:
+def test_the_number_of_unknown_names_a_broker_keeps_is_limited() -> None:
     present = {f"no.such.{number}": "x" for number in range(CONFIGS_MAX)}
     assert alter_broker(config(None, None, present), DYNAMIC, present, [ConfigChange("no.such.0", "y", SET)])
     with pytest.raises(KafkaError) as error:
@@ -142,7 +142,7 @@ def test_a_broker_keeps_so_many_names_that_nobody_knows() -> None:
     assert str(CONFIGS_MAX) in error.value.message
 
 
-def test_what_a_broker_keeps_is_bounded_in_its_length() -> None:
+def test_the_total_length_of_stored_values_is_limited() -> None:
     item = "x" * 30_000
     present = {f"no.such.{number}": item for number in range(2)}
     assert alter_broker(config(None, None, present), DYNAMIC, present, [ConfigChange("one.more", "y", SET)])
@@ -173,7 +173,7 @@ class Counted(str):
 
 
 @pytest.mark.parametrize("operation", [APPEND, SUBTRACT])
-def test_a_long_list_is_edited_without_comparing_each_item_with_each_other(operation: ConfigOperation) -> None:
+def test_a_long_list_is_edited_without_pairwise_comparisons(operation: ConfigOperation) -> None:
     items = [f"{index}:0" for index in range(1_000)]
     present = {REPLICAS: Counted(",".join(items))}
     change = ConfigChange(REPLICAS, Counted(",".join(items[::-2])), operation)
@@ -183,7 +183,7 @@ def test_a_long_list_is_edited_without_comparing_each_item_with_each_other(opera
     assert Counted.compared < 5 * len(items)
 
 
-def test_an_override_is_checked_beside_the_defaults_of_the_broker() -> None:
+def test_an_override_is_checked_together_with_the_brokers_defaults() -> None:
     broker = config({"log.cleaner.max.compaction.lag.ms": "4"})
     with pytest.raises(KafkaError) as error:
         check_topic_configs(broker, {"min.compaction.lag.ms": "5"})
@@ -208,7 +208,9 @@ def test_an_override_is_checked_beside_the_defaults_of_the_broker() -> None:
         ([("log.cleaner.threads", "2", SET)], {"max.connections": "4", "log.cleaner.threads": "2"}),
     ],
 )
-def test_single_changes_of_a_broker(changes: list[tuple[str, str | None, int]], after: dict[str, str]) -> None:
+def test_single_changes_of_a_broker_are_applied(
+    changes: list[tuple[str, str | None, int]], after: dict[str, str]
+) -> None:
     present = {"max.connections": "4"}
     broker = config(None, None, present)
     assert alter_broker(broker, DYNAMIC, present, [ConfigChange(*change) for change in changes]) == after
@@ -263,7 +265,7 @@ def test_single_changes_of_a_broker(changes: list[tuple[str, str | None, int]], 
         (DYNAMIC, [("max.connections", "1", SET)] * 2, ErrorCode.INVALID_REQUEST, ["max.connections"]),
     ],
 )
-def test_refused_changes_of_a_broker(
+def test_invalid_changes_of_a_broker_are_refused(
     level: ConfigSource, changes: list[tuple[str, str | None, int]], code: ErrorCode, parts: list[str]
 ) -> None:
     with pytest.raises(KafkaError) as error:
@@ -272,7 +274,7 @@ def test_refused_changes_of_a_broker(
     assert all(part in error.value.message for part in parts)
 
 
-def test_a_change_for_all_nodes_is_checked_under_the_nodes_own_values() -> None:
+def test_a_change_for_all_nodes_is_checked_with_each_nodes_values() -> None:
     broker = config(None, None, {"log.cleaner.min.compaction.lag.ms": "5"})
     with pytest.raises(KafkaError) as error:
         alter_broker(broker, ALL_NODES, {}, [ConfigChange("log.cleaner.max.compaction.lag.ms", "3")])

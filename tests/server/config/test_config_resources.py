@@ -41,13 +41,13 @@ def story(entry: ConfigEntry) -> list[tuple[str, str | None, int]]:
 # Describing topics
 
 
-def test_a_topic_shows_all_options_but_the_hidden_one() -> None:
+def test_a_topic_shows_all_options_except_the_hidden_one() -> None:
     names = [entry.name for entry in describe_topic(config(), {})]
     assert len(names) == 33
     assert "internal.segment.bytes" not in names
 
 
-def test_a_hidden_option_shows_where_it_is_set() -> None:
+def test_a_set_hidden_option_is_shown() -> None:
     overrides = {"internal.segment.bytes": "1000"}
     hidden = only(describe_topic(config(), overrides, ["internal.segment.bytes"]))
     assert (hidden.value, story(hidden)) == ("1000", [("internal.segment.bytes", "1000", TOPIC)])
@@ -57,11 +57,11 @@ def test_a_hidden_option_shows_where_it_is_set() -> None:
 
 
 @pytest.mark.parametrize("names", [None, (), []])
-def test_no_names_mean_all(names: list[str] | None) -> None:
+def test_no_names_select_all(names: list[str] | None) -> None:
     assert len(describe_topic(config(), {}, names)) == 33
 
 
-def test_unknown_names_are_left_out() -> None:
+def test_unknown_names_are_omitted() -> None:
     assert [entry.name for entry in describe_topic(config(), {}, ["zork", "flush.ms"])] == ["flush.ms"]
 
 
@@ -82,7 +82,7 @@ def test_unknown_names_are_left_out() -> None:
         ("leader.replication.throttled.replicas", "", 7, []),
     ],
 )
-def test_defaults_of_topics(
+def test_defaults_of_topics_are_shown(
     name: str, value: str, type_number: int, synonyms: list[tuple[str, str | None, int]]
 ) -> None:
     entry = only(describe_topic(config(), {}, [name]))
@@ -91,7 +91,7 @@ def test_defaults_of_topics(
     assert story(entry) == synonyms
 
 
-def test_overrides_show_as_kafka_writes_them_before_what_they_hide() -> None:
+def test_overrides_are_shown_in_kafkas_format_before_the_values_they_hide() -> None:
     overrides = {"segment.bytes": " 2097152 ", "preallocate": "TRUE", "min.cleanable.dirty.ratio": "1e-5"}
     overrides["cleanup.policy"] = "compact,compact"
     shown = {entry.name: entry for entry in describe_topic(config(), overrides)}
@@ -105,7 +105,7 @@ def test_overrides_show_as_kafka_writes_them_before_what_they_hide() -> None:
     assert all(shown[name].source == TOPIC for name in overrides)
 
 
-def test_a_topic_shows_where_the_broker_has_its_value_from() -> None:
+def test_a_topic_shows_the_source_of_an_inherited_value() -> None:
     broker = config(
         {"log.cleanup.policy": "compact"}, {"log.retention.ms": " 76400000"}, {"log.retention.ms": "86400000"}
     )
@@ -120,7 +120,7 @@ def test_a_topic_shows_where_the_broker_has_its_value_from() -> None:
     assert (policy.value, policy.source) == ("compact", STATIC)
 
 
-def test_a_stored_override_that_this_version_refuses_is_shown_as_it_is() -> None:
+def test_a_stored_override_that_this_version_refuses_is_shown_unchanged() -> None:
     assert only(describe_topic(config(), {"segment.bytes": "14"}, ["segment.bytes"])).value == "14"
 
 
@@ -165,7 +165,7 @@ def test_a_broker_shows_every_option_of_kafka() -> None:
         ("ssl.key.password", None, STATIC, False, [("ssl.key.password", None, STATIC)]),
     ],
 )
-def test_options_of_a_broker(
+def test_options_of_a_broker_are_shown(
     name: str, value: str | None, source: int, read_only: bool, synonyms: list[tuple[str, str | None, int]]
 ) -> None:
     broker = config(
@@ -189,19 +189,19 @@ def test_an_unknown_name_has_no_type() -> None:
     assert only(describe_broker(config({"zork": "x"}), ["zork"])).type == 0
 
 
-def test_hidden_options_show_where_they_are_set() -> None:
+def test_set_hidden_options_are_shown() -> None:
     name = "log.initial.task.delay.ms"
     assert describe_broker(config(), [name]) == []
     assert only(describe_broker(config({name: "5"}), [name])).value == "5"
 
 
-def test_what_exists_only_as_a_dynamic_option_shows_no_default() -> None:
+def test_a_purely_dynamic_option_shows_no_default() -> None:
     name = "leader.replication.throttled.rate"
     entry = only(describe_broker(config(node={name: "5"}), [name]))
     assert story(entry) == [(name, "5", ConfigSource.DYNAMIC_BROKER)]
 
 
-def test_the_cluster_default_shows_only_what_is_set_there() -> None:
+def test_the_cluster_default_shows_only_its_own_values() -> None:
     broker = config({"num.partitions": "3"}, {"log.retention.ms": " 76400000"}, {"max.connections": "4"})
     entry = only(describe_cluster_default(broker))
     assert (entry.name, entry.value, entry.source, entry.read_only) == (
@@ -213,7 +213,7 @@ def test_the_cluster_default_shows_only_what_is_set_there() -> None:
     assert story(entry) == [("log.retention.ms", " 76400000", ALL_NODES)]
 
 
-def test_groups_show_what_the_broker_gives_them() -> None:
+def test_groups_show_the_brokers_values() -> None:
     entries = {entry.name: entry for entry in describe_group(config({"group.consumer.session.timeout.ms": "50000"}))}
     session = entries["consumer.session.timeout.ms"]
     assert (session.value, session.source) == ("50000", STATIC)
@@ -235,7 +235,7 @@ def test_client_metrics_show_defaults() -> None:
     assert describe_client_metrics({}, ["zork"]) == []
 
 
-def test_what_is_set_of_a_group_or_subscription_stands_before_the_defaults() -> None:
+def test_values_of_a_group_or_subscription_precede_the_defaults() -> None:
     texts = {"consumer.session.timeout.ms": "50000"}
     session = only(describe_group(config(), texts, ["consumer.session.timeout.ms"]))
     assert (session.value, session.source, session.read_only) == ("50000", ConfigSource.GROUP, False)

@@ -11,7 +11,7 @@ from support.logs.batches import batch
 DAY_MS = 86_400_000
 
 
-def test_a_producer_is_remembered_as_long_as_the_dynamic_expiration_says() -> None:
+def test_a_producer_is_remembered_for_the_dynamic_expiration() -> None:
     files = CrashFiles()
     with StoredBroker(files) as stored:
         trio.run(
@@ -26,7 +26,7 @@ def test_a_producer_is_remembered_as_long_as_the_dynamic_expiration_says() -> No
             assert stored.log("t", 0).append(memoryview(bytearray(sent)), now_ms=now_ms).duplicate
 
 
-def test_what_a_killed_process_has_not_synced_is_synced_before_anybody_builds_on_it() -> None:
+def test_unsynced_data_of_a_killed_process_are_synced_before_use() -> None:
     files = CrashFiles()
     stored = StoredBroker(files)
     trio.run(stored.broker.services.config_changes.alter_broker, "", {"log.flush.interval.messages": "1"})

@@ -71,7 +71,7 @@ def finalize(client: RawClient, level: int) -> None:
     assert client.ask(UpdateFeaturesRequest(feature_updates=(update,))).error_code == ErrorCode.NONE
 
 
-def test_it_is_a_dynamic_option_of_all_nodes_from_the_first_start_on(client: RawClient) -> None:
+def test_min_insync_replicas_is_a_cluster_option_from_the_first_start(client: RawClient) -> None:
     create_topic(client, "t")
     everywhere = [("1", ConfigSource.DYNAMIC_DEFAULT_BROKER), ("1", ConfigSource.DEFAULT)]
     assert shown(client, ConfigResourceType.TOPIC, "t") == everywhere
@@ -79,7 +79,7 @@ def test_it_is_a_dynamic_option_of_all_nodes_from_the_first_start_on(client: Raw
     assert shown(client, ConfigResourceType.BROKER, "") == everywhere[:1]
 
 
-def test_it_can_be_changed_for_all_nodes_and_not_be_taken_away(client: RawClient) -> None:
+def test_min_insync_replicas_can_be_changed_for_all_nodes_but_not_removed(client: RawClient) -> None:
     assert change(client, "", "2") == (ErrorCode.NONE, None)
     for validate_only in (True, False):
         assert change(client, "", None, validate_only=validate_only) == (ErrorCode.INVALID_CONFIG, REMOVED)
@@ -90,7 +90,7 @@ def test_it_can_be_changed_for_all_nodes_and_not_be_taken_away(client: RawClient
     assert shown(client, ConfigResourceType.BROKER, "") == [("3", ConfigSource.DYNAMIC_DEFAULT_BROKER)]
 
 
-def test_no_node_has_a_value_of_its_own(client: RawClient) -> None:
+def test_no_node_has_its_own_value(client: RawClient) -> None:
     for value in ("2", None):
         assert change(client, "0", value) == (ErrorCode.INVALID_CONFIG, OF_A_NODE)
     assert replace(client, "0", min_insync_replicas="2") == (ErrorCode.INVALID_CONFIG, OF_A_NODE)
@@ -99,7 +99,7 @@ def test_no_node_has_a_value_of_its_own(client: RawClient) -> None:
     assert replace(client, "0") == (ErrorCode.NONE, None)
 
 
-def test_without_the_feature_it_is_an_option_like_any_other(tmp_path: Path) -> None:
+def test_without_the_feature_min_insync_replicas_is_an_ordinary_option(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path), features={FEATURE: 0}) as broker, RawClient(*address(broker)) as client:
         assert shown(client, ConfigResourceType.BROKER, "") is None
         assert shown(client, ConfigResourceType.BROKER, "0") == [("1", ConfigSource.DEFAULT)]
@@ -108,7 +108,7 @@ def test_without_the_feature_it_is_an_option_like_any_other(tmp_path: Path) -> N
                 assert change(client, node, value) == (ErrorCode.NONE, None)
 
 
-def test_an_upgrade_takes_the_values_of_nodes_away_and_a_downgrade_leaves_the_one_of_all(tmp_path: Path) -> None:
+def test_an_upgrade_removes_node_values_and_a_downgrade_keeps_the_clusters(tmp_path: Path) -> None:
     with (
         ottla.Broker(str(tmp_path), features={FEATURE: 0}, overrides={NAME: "2"}) as broker,
         RawClient(*address(broker)) as client,
@@ -127,9 +127,7 @@ def test_an_upgrade_takes_the_values_of_nodes_away_and_a_downgrade_leaves_the_on
         assert shown(client, ConfigResourceType.BROKER, "") is None
 
 
-def test_a_start_takes_the_values_of_nodes_away_too_and_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_start_removes_values_of_nodes_and_reports_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with (
         ottla.Broker(str(tmp_path), features={FEATURE: 0}) as broker,
         RawClient(*address(broker)) as client,
@@ -145,7 +143,7 @@ def test_a_start_takes_the_values_of_nodes_away_too_and_says_so(
     assert "has no effect" not in caplog.text
 
 
-def test_a_later_start_has_what_is_stored_and_says_that_its_own_value_does_not_count(
+def test_a_later_start_uses_the_stored_value_and_reports_the_ignored_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with ottla.Broker(str(tmp_path), overrides={NAME: "2"}):

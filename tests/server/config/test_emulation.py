@@ -68,7 +68,7 @@ OF_KAFKA: dict[str, dict[str, tuple[int, int] | None]] = {
 
 
 @each_case("name", RELEASES)
-def test_each_release_says_what_its_definitions_say(name: str) -> None:
+def test_each_release_has_the_versions_of_its_definitions(name: str) -> None:
     release = release_of(name)
     for api in APIS.values():
         if api.name in OF_KAFKA[name]:
@@ -76,18 +76,18 @@ def test_each_release_says_what_its_definitions_say(name: str) -> None:
 
 
 @each_case("older, newer", list(pairwise(RELEASES)))
-def test_no_release_takes_back_what_one_before_could_do(older: str, newer: str) -> None:
+def test_no_release_removes_abilities_of_an_earlier_one(older: str, newer: str) -> None:
     before, after = release_of(older).of_kafka, release_of(newer).of_kafka
     assert before.keys() <= after.keys()
     assert all(after[key][1] >= versions[1] for key, versions in before.items())
 
 
-def test_the_newest_release_is_what_ottla_serves_without_being_asked() -> None:
+def test_the_newest_release_equals_the_default() -> None:
     assert release_of(RELEASES[-1]).of_kafka == {api.key: api.advertised for api in APIS.values()}
 
 
 @each_case("name", RELEASES)
-def test_what_is_advertised_is_answered_and_no_more(name: str) -> None:
+def test_exactly_the_advertised_versions_are_answered(name: str) -> None:
     release = release_of(name)
     for api in APIS.values():
         advertised = release.advertised(api.key)
@@ -103,7 +103,7 @@ def test_what_is_advertised_is_answered_and_no_more(name: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["2.8", "v2.8", "2.8.1"])
-def test_a_patch_version_is_that_of_its_release(text: str) -> None:
+def test_a_patch_version_belongs_to_its_release(text: str) -> None:
     assert release_of(text).name == "2.8"
 
 
@@ -146,7 +146,7 @@ FEATURES: dict[str, dict[str, tuple[int, int, int]]] = {
 
 
 @pytest.mark.parametrize("name", FEATURES)
-async def test_clients_are_told_the_features_of_the_release(tmp_path: Path, name: str) -> None:
+async def test_clients_receive_the_features_of_the_release(tmp_path: Path, name: str) -> None:
     features = FEATURES[name]
     async with run_supervisor(static(tmp_path, name), files=OsFiles()) as supervisor:
         broker = supervisor.broker
@@ -160,11 +160,11 @@ async def test_clients_are_told_the_features_of_the_release(tmp_path: Path, name
         }
 
 
-def test_the_newest_release_has_the_features_that_ottla_has_without_being_asked() -> None:
+def test_the_newest_release_has_the_default_features() -> None:
     assert finalized({}, {}, release_of(RELEASES[-1])) == finalized({}, {})
 
 
-async def test_an_old_broker_does_not_know_new_questions(tmp_path: Path) -> None:
+async def test_an_old_broker_does_not_know_new_apis(tmp_path: Path) -> None:
     async with run_supervisor(static(tmp_path, "2.8"), files=OsFiles()) as supervisor:
         broker = supervisor.broker
         rows = (await in_thread(broker, lambda client: client.ask(HELLO, 3))).api_keys
@@ -205,7 +205,7 @@ async def in_thread(broker: Broker, what: Callable[[RawClient], Any]) -> Any:
     return await trio.to_thread.run_sync(ask)
 
 
-def test_a_broker_inside_a_program_plays_an_old_one(tmp_path: Path) -> None:
+def test_an_embedded_broker_can_emulate_an_old_one(tmp_path: Path) -> None:
     with ottla.Broker(tmp_path, emulate="3.1") as broker, RawClient(*address(broker)) as client:
         rows = {row.api_key: row.max_version for row in client.ask(HELLO, 3).api_keys}
         assert (rows[1], rows[2]) == (13, 7)

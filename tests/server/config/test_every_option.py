@@ -88,14 +88,14 @@ def is_read(option: Option) -> bool:
     return option.attribute in attributes() or option.name in names()
 
 
-def test_every_option_of_kafka_is_known_and_no_other() -> None:
+def test_exactly_the_options_of_kafka_are_known() -> None:
     lines = OF_KAFKA.read_text().splitlines()
     of_kafka = {line for line in lines if not line.startswith("#")}
     assert BROKER_OPTIONS.keys() == of_kafka | DYNAMIC_ONLY
 
 
 @each_case("name", ACTING)
-def test_what_is_said_to_act_is_read_somewhere(name: str) -> None:
+def test_effective_options_are_read_somewhere(name: str) -> None:
     topic = INHERITED.get(name)
     if topic is not None:
         rules = (ROOT / "storage/topics/config.py").read_text()
@@ -111,14 +111,14 @@ def test_what_is_said_to_act_is_read_somewhere(name: str) -> None:
 
 
 @each_case("name", LISTED)
-def test_what_is_listed_as_without_effect_is_read_nowhere_and_told_of_when_it_is_set(name: str) -> None:
+def test_options_listed_as_without_effect_are_never_read_and_cause_warnings(name: str) -> None:
     option = BROKER_OPTIONS[name]
     assert not is_read(option)
     (line,) = warnings_of({name: format_value(option.default)})
     assert line.startswith(f"{name}: known to Kafka, but has no effect in Ottla")
 
 
-def test_an_option_of_one_listener_acts_only_where_listeners_may_have_one() -> None:
+def test_only_options_that_listeners_may_have_act_per_listener() -> None:
     for name in ACTING:
         for_one = find_option(f"listener.name.internal.{name}")
         assert for_one is not None

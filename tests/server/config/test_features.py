@@ -39,7 +39,9 @@ LEVELS: dict[str, tuple[Mapping[str, int], Mapping[str, int], Mapping[str, int]]
 
 
 @pytest.mark.parametrize(("given", "stored", "expected"), LEVELS.values(), ids=LEVELS)
-def test_levels(given: Mapping[str, int], stored: Mapping[str, int], expected: Mapping[str, int]) -> None:
+def test_levels_follow_the_table(
+    given: Mapping[str, int], stored: Mapping[str, int], expected: Mapping[str, int]
+) -> None:
     assert {name: feature.level for name, feature in finalized(given, stored).items()} == expected
 
 
@@ -66,7 +68,7 @@ ANSWERS: dict[str, tuple[str, int, Mapping[str, tuple[int, int]], Mapping[str, i
 
 
 @pytest.mark.parametrize(("lines", "version", "ranges", "levels"), ANSWERS.values(), ids=ANSWERS)
-async def test_what_clients_are_told(
+async def test_clients_receive_supported_and_finalized_features(
     tmp_path: Path, lines: str, version: int, ranges: Mapping[str, tuple[int, int]], levels: Mapping[str, int]
 ) -> None:
     answer = await ask(tmp_path, lines, version)
@@ -109,13 +111,13 @@ METADATA_VERSIONS = {
 
 
 @pytest.mark.parametrize(("name", "levels"), METADATA_VERSIONS.items(), ids=METADATA_VERSIONS)
-def test_levels_are_those_of_a_new_cluster_of_a_metadata_version(name: str, levels: dict[str, int]) -> None:
+def test_levels_equal_those_of_a_new_cluster_of_the_metadata_version(name: str, levels: dict[str, int]) -> None:
     static = static_config(file=parse_server_properties(f"# metadata.version={name}\n"))
     assert {each: feature.level for each, feature in finalized(static.features, {}).items()} == levels
     assert not static.warnings
 
 
-def test_one_feature_may_have_another_level_than_its_metadata_version_has() -> None:
+def test_one_feature_may_differ_from_its_metadata_version() -> None:
     static = static_config(file=parse_server_properties("# feature.group.version=1\n# metadata.version=3.9-IV0\n"))
     assert static.features["group.version"] == 1
 
@@ -127,13 +129,13 @@ def test_an_unknown_metadata_version_is_refused() -> None:
         static_config(file=parse_server_properties("# metadata.version=2.8\n"))
 
 
-def test_the_unstable_metadata_version_is_there_where_it_is_enabled() -> None:
+def test_the_unstable_metadata_version_is_available_only_if_enabled() -> None:
     given = {"metadata.version": 31}
     assert finalized(given, {})["metadata.version"] == (7, 30, 30)
     assert finalized(given, {}, unstable=True)["metadata.version"] == (7, 31, 31)
 
 
-def test_levels_may_be_given_to_a_broker_inside_a_program(tmp_path: Path) -> None:
+def test_an_embedded_broker_accepts_feature_levels(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path), features={"transaction.version": 1}) as broker:
         assert broker.inner.services.config.feature_level("transaction.version") == 1
         assert broker.inner.services.config.feature_level("group.version") == 1

@@ -32,40 +32,40 @@ def test_an_endpoint_is_name_host_and_port(text: str, endpoint: Endpoint) -> Non
     "text",
     ["", "9092", "localhost:9092", "://h:1", "A://h", "A://h:", "A://h:65536", "A://h:-1", "A://::1:5", "A://h:1/x"],
 )
-def test_anything_else_is_refused_by_name(text: str) -> None:
+def test_any_other_text_is_refused_by_name(text: str) -> None:
     with pytest.raises(ConfigError, match=r"configuration listeners: must be NAME://HOST:PORT"):
         parse_endpoint("listeners", text)
 
 
-def test_listeners_advertise_themselves_unless_told_otherwise() -> None:
+def test_listeners_advertise_themselves_by_default() -> None:
     found = resolve_listeners(["A://h:1", "B://0.0.0.0:2"], ["B://example.org:5"], None, [])
     assert found == (ListenerConfig("A", "h", 1, "h", 1), ListenerConfig("B", "0.0.0.0", 2, "example.org", 5))
 
 
-def test_a_listener_that_is_not_advertised_shows_no_address_that_means_every_interface() -> None:
+def test_a_listener_that_is_not_advertised_shows_no_wildcard_address() -> None:
     found = resolve_listeners(["A://h:1", "B://0.0.0.0:2"], ["A://h:1"], None, [])
     assert found[1] == ListenerConfig("B", "0.0.0.0", 2, "", 2)
 
 
-def test_a_controllers_listener_stands_behind_those_for_clients_with_its_id() -> None:
+def test_a_controllers_listener_follows_those_for_clients_with_its_id() -> None:
     texts = ["CONTROLLER://h:2", "A://h:1"]
     found = resolve_listeners(texts, texts, {"A": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"}, ["controller"], 7)
     assert [(listener.name, listener.controller_id) for listener in found] == [("A", None), ("CONTROLLER", 7)]
 
 
-def test_a_controllers_listener_on_every_interface_needs_no_advertised_address() -> None:
+def test_a_wildcard_controller_listener_needs_no_advertised_address() -> None:
     found = resolve_listeners(["A://h:1", "C://0.0.0.0:2"], None, None, ["C"])
     assert found[1] == ListenerConfig("C", "0.0.0.0", 2, "", 2, controller_id=0)
 
 
-def test_a_controllers_listener_may_be_told_by_a_comment_line() -> None:
+def test_a_comment_line_may_declare_a_controllers_listener() -> None:
     file = parse_server_properties("# controllers=3000@localhost:19124\n# controller.listener=QUORUM\n")
     assert static_config(file=file).controllers == (
         ListenerConfig("QUORUM", "localhost", 19124, "localhost", 19124, controller_id=3000),
     )
 
 
-def test_a_comment_line_tells_nothing_where_the_listeners_have_a_controllers() -> None:
+def test_a_comment_line_is_ignored_if_listeners_include_a_controller() -> None:
     lines = "# controllers=0@localhost:19124\n"
     options = "controller.listener.names=C\nlisteners=PLAINTEXT://h:1,C://h:2\n"
     static = static_config(file=parse_server_properties(lines + options))
@@ -74,12 +74,12 @@ def test_a_comment_line_tells_nothing_where_the_listeners_have_a_controllers() -
 
 
 @pytest.mark.parametrize("address", ["localhost", "localhost:x", "localhost:65536"])
-def test_a_controller_without_an_address_that_can_be_had_is_refused(address: str) -> None:
+def test_a_controller_with_an_unusable_address_is_refused(address: str) -> None:
     with pytest.raises(ConfigError, match=rf"Invalid value CONTROLLER://{address} for configuration # controllers"):
         static_config(file=parse_server_properties(f"# controllers=3000@{address}\n"))
 
 
-def test_several_listeners_may_ask_for_free_ports() -> None:
+def test_several_listeners_may_request_free_ports() -> None:
     assert len(resolve_listeners(["A://h:0", "B://h:0"], None, None, [])) == 2
 
 
@@ -98,7 +98,7 @@ def test_several_listeners_may_ask_for_free_ports() -> None:
         (["A://h:1"], None, {"B": "PLAINTEXT"}, "has no protocol for this listener"),
     ],
 )
-def test_what_nobody_could_use_is_refused(
+def test_unusable_combinations_are_refused(
     listeners: list[str], advertised: list[str] | None, protocols: dict[str, str] | None, told: str
 ) -> None:
     with pytest.raises(ConfigError, match="listeners") as refused:
@@ -106,11 +106,11 @@ def test_what_nobody_could_use_is_refused(
     assert told in str(refused.value)
 
 
-def test_the_protocol_map_is_read_in_any_case() -> None:
+def test_the_protocol_map_is_case_insensitive() -> None:
     assert parse_protocol_map(" a:plaintext, B:SSL,") == {"A": "PLAINTEXT", "B": "SSL"}
 
 
 @pytest.mark.parametrize("text", ["A", "A:", "A:TLS"])
-def test_a_protocol_that_does_not_exist_is_refused(text: str) -> None:
+def test_an_unknown_protocol_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"listener\.security\.protocol\.map"):
         parse_protocol_map(text)

@@ -11,12 +11,12 @@ from ottla.storage.topics.options import ConfigError
 
 
 @given(st.text(alphabet="a=: \\\n#!u0\t"))
-def test_no_text_does_more_than_be_refused(text: str) -> None:
+def test_any_text_is_parsed_or_refused(text: str) -> None:
     with contextlib.suppress(ConfigError):
         parse_server_properties(text)
 
 
-def test_comment_lines_carry_what_has_no_property() -> None:
+def test_comment_lines_declare_settings_without_a_property() -> None:
     text = """\
 # A comment with = in it
 #nodes=7
@@ -54,6 +54,6 @@ node.id=0
         "# node.99999999999.a=1",
     ],
 )
-def test_a_comment_line_of_ours_with_a_wrong_number_is_refused(line: str) -> None:
+def test_our_comment_line_with_a_wrong_number_is_refused(line: str) -> None:
     with pytest.raises(ConfigError, match="comment line #"):
         parse_server_properties(line)

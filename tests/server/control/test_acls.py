@@ -33,7 +33,7 @@ def code_of(broker: ottla.Broker, topic: str) -> ErrorCode:
         return ErrorCode(client.ask(request).topics[0].error_code)
 
 
-def test_entries_of_the_start_hold_for_the_first_client(guarded: ottla.Broker) -> None:
+def test_entries_of_the_start_apply_to_the_first_client(guarded: ottla.Broker) -> None:
     assert code_of(guarded, "orders-1") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert code_of(guarded, "other") is ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
@@ -58,7 +58,7 @@ WHY = {
 
 
 @pytest.mark.parametrize(("asked", "is_allowed", "reason", "said"), WHY.values(), ids=WHY)
-def test_why_somebody_may(
+def test_the_reason_for_a_decision_is_explained(
     guarded: ottla.Broker, asked: tuple[str, str, str], is_allowed: bool, reason: str, said: str
 ) -> None:
     decision = guarded.why_allowed(*asked, host="10.0.0.7")
@@ -67,7 +67,7 @@ def test_why_somebody_may(
     assert "\n" not in decision.sentence
 
 
-def test_super_users_and_brokers_without_an_authorizer_say_so() -> None:
+def test_super_users_and_absent_authorizers_are_explained() -> None:
     with ottla.Broker(acls=[], overrides={"super.users": "User:root"}) as broker:
         assert broker.why_allowed("User:root", "ALTER", "cluster").reason == "SUPER_USER"
     with ottla.Broker() as broker:
@@ -87,13 +87,13 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
 
 
 @pytest.mark.parametrize(("acls", "kind", "said"), REFUSED.values(), ids=REFUSED)
-def test_what_is_no_list_of_entries_is_refused_before_a_start(acls: Any, kind: type[Exception], said: str) -> None:
+def test_an_invalid_list_of_entries_is_refused_before_a_start(acls: Any, kind: type[Exception], said: str) -> None:
     with pytest.raises(kind) as refusal:
         ottla.Broker(acls=acls)
     assert said in str(refusal.value)
 
 
-def test_a_line_that_is_none_or_not_there_changes_nothing(guarded: ottla.Broker) -> None:
+def test_an_invalid_or_missing_line_changes_nothing(guarded: ottla.Broker) -> None:
     for lines, said in (
         (["User:a allow READ topic:t", "User:a allow REED topic:t"], "did you mean READ?"),
         (["User:a allow READ topic:t", "User:a allow READ topic:"], "Invalid empty resource name"),
@@ -107,7 +107,7 @@ def test_a_line_that_is_none_or_not_there_changes_nothing(guarded: ottla.Broker)
     assert guarded.acls() == list(LINES)
 
 
-def test_over_http(guarded: ottla.Broker) -> None:
+def test_entries_can_be_managed_over_http(guarded: ottla.Broker) -> None:
     assert guarded.admin is not None
     calls = AdminCalls(guarded.admin)
     status, answer = calls.ask("POST", "/v1/acls", {"acls": ["User:a allow READ topic:t"]})
@@ -137,7 +137,7 @@ COMMANDS = [
 ]
 
 
-def test_from_a_shell(guarded: ottla.Broker) -> None:
+def test_entries_can_be_managed_from_a_shell(guarded: ottla.Broker) -> None:
     assert guarded.admin is not None
     admin = ["--admin", guarded.admin]
     for words, code, said in COMMANDS:
@@ -148,7 +148,7 @@ def test_from_a_shell(guarded: ottla.Broker) -> None:
     assert [row["acl"] for row in told] == list(LINES)
 
 
-def test_seeds_take_entries_and_exports_have_them(tmp_path: Path) -> None:
+def test_seeds_and_exports_contain_entries(tmp_path: Path) -> None:
     seed = {"topics": {"t": {}}, "acls": ["User:a allow READ,WRITE topic:t"]}
     with ottla.Broker(str(tmp_path), acls=[], seed=seed) as broker:
         exported = broker.export_seed()

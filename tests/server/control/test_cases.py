@@ -69,13 +69,13 @@ def offsets_of(case: LoadedCase) -> list[int]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_client_reads_what_the_case_says(name: str, broker: ottla.Broker, client: RawClient) -> None:
+def test_a_client_reads_the_records_of_the_case(name: str, broker: ottla.Broker, client: RawClient) -> None:
     case = load(broker, name, "t")
     assert (case.topic, case.case) == ("t", name)
     check(client, case)
 
 
-def test_all_cases_outlive_stops_and_crashes_and_their_files_are_sound(tmp_path: Path) -> None:
+def test_all_cases_survive_stops_and_crashes_and_their_files_are_sound(tmp_path: Path) -> None:
     data, copy = tmp_path / "data", tmp_path / "copy"
     with ottla.Broker(str(data)) as broker:
         cases = [load(broker, name) for name in NAMES]
@@ -90,7 +90,7 @@ def test_all_cases_outlive_stops_and_crashes_and_their_files_are_sound(tmp_path:
                     check(client, case)
 
 
-def test_what_compacts_nothing_finds_all_cases_sound(tmp_path: Path) -> None:
+def test_verification_finds_all_uncompacted_cases_sound(tmp_path: Path) -> None:
     pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
     from ottla.pipeline.stores.store import Store
     from ottla.pipeline.verify.audit_scope import scope_alone
@@ -111,7 +111,7 @@ def test_each_case_has_steps_and_a_description() -> None:
         assert all(thread.startswith("https://github.com/") for thread in info.threads) and info.threads
 
 
-def test_the_page_says_what_the_table_says() -> None:
+def test_the_page_matches_the_table() -> None:
     assert case_table.PAGE.read_text() == case_table.made(), f"write it anew: {case_table.COMMAND}"
 
 
@@ -125,39 +125,39 @@ def test_an_emptied_batch_has_a_header_and_no_record(broker: ottla.Broker, clien
     assert headers == [(0, 1, 0), (2, 4, 3), (5, 5, 0)]
 
 
-def test_a_batch_begins_below_each_fetch(broker: ottla.Broker, client: RawClient) -> None:
+def test_every_fetch_returns_the_batch_that_starts_below_it(broker: ottla.Broker, client: RawClient) -> None:
     load(broker, "batch-begins-below-fetch", "t")
     for offset in range(10):
         assert read_from(client, "t", offset, committed=False).bases == [0, 10]
 
 
-def test_a_batch_reaches_below_the_log_start(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_batch_extends_below_the_log_start(broker: ottla.Broker, client: RawClient) -> None:
     case = load(broker, "log-start-inside-batch", "t")
     assert fetch(client, "t", case.start_offset).log_start_offset == 4
     assert read_from(client, "t", 4, committed=False).bases == [0, 10]
 
 
-def test_nothing_reaches_up_to_a_gap_at_the_end(broker: ottla.Broker, client: RawClient) -> None:
+def test_no_record_fills_the_gap_at_the_end(broker: ottla.Broker, client: RawClient) -> None:
     case = load(broker, "gap-at-the-end", "t")
     assert (case.position, case.end_offset) == (5, 8)
     for offset in (5, 6, 7, 8):
         assert read_from(client, "t", offset, committed=False).position == offset
 
 
-def test_offsets_that_are_far_apart_lie_in_segments_of_their_own(broker: ottla.Broker) -> None:
+def test_distant_offsets_are_in_separate_segments(broker: ottla.Broker) -> None:
     load(broker, "offsets-far-apart", "t")
     log = broker.inner.services.topics.partition("t", 0).log
     assert [each.base_offset for each in log.segments] == [0, FAR, 2 * FAR]
 
 
-def test_a_transaction_lies_in_three_segments(broker: ottla.Broker) -> None:
+def test_a_transaction_spans_three_segments(broker: ottla.Broker) -> None:
     load(broker, "transaction-across-segments", "t")
     log = broker.inner.services.topics.partition("t", 0).log
     assert [each.base_offset for each in log.segments] == [0, 2, 4]
     assert log.last_stable_offset == log.log_end_offset == 8
 
 
-def test_a_group_begins_near_the_end_of_its_epochs(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_group_starts_near_the_end_of_its_epochs(broker: ottla.Broker, client: RawClient) -> None:
     case = load(broker, "group-epoch-near-its-end", "t")
     join = ConsumerGroupHeartbeatRequest(
         group_id="t-group",
@@ -188,7 +188,7 @@ def test_the_last_epoch_of_a_group_is_followed_by_an_error(broker: ottla.Broker,
     assert codes == [ErrorCode.NONE] * 99 + [ErrorCode.UNKNOWN_SERVER_ERROR]
 
 
-def test_a_pass_on_demand_goes_on_from_a_case_and_none_comes_by_itself(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_case_changes_only_by_a_pass_on_demand(broker: ottla.Broker, client: RawClient) -> None:
     load(broker, "tombstone-at-its-horizon", "t")
     broker.clock.advance(days=400)
     assert [one.offset for one in read_from(client, "t", 0, committed=False).records] == [1, 2, 3]
@@ -215,7 +215,7 @@ def test_an_unknown_case_is_refused_with_the_nearest_name(broker: ottla.Broker) 
         ("__cluster_metadata", Kind.INVALID, "is prohibited"),
     ],
 )
-def test_a_topic_that_cannot_be_is_refused(
+def test_an_invalid_topic_is_refused(
     topic: str, kind: Kind, says: str, broker: ottla.Broker, client: RawClient
 ) -> None:
     for name in ("there", "th_ere."):
@@ -225,7 +225,7 @@ def test_a_topic_that_cannot_be_is_refused(
     assert refused.value.kind is kind
 
 
-def test_a_group_that_is_there_already_stays_as_it_is(broker: ottla.Broker, client: RawClient) -> None:
+def test_an_existing_group_is_unchanged(broker: ottla.Broker, client: RawClient) -> None:
     client.ask(OffsetCommitRequest(group_id="t-group", topics=()), 9)
     load(broker, "group-epoch-near-its-end", "t")
     with pytest.raises(ControlError, match="group t-group already exists"):

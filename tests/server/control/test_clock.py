@@ -38,7 +38,7 @@ def offsets(broker: Broker) -> list[int]:
 # Rolls
 
 
-async def test_a_segment_that_has_been_open_for_segment_ms_rolls_and_no_earlier(tmp_path: Path) -> None:
+async def test_a_segment_rolls_exactly_segment_ms_after_its_start(tmp_path: Path) -> None:
     async with resting(tmp_path, topic={"segment_ms": DAY_MS}) as (served, log):
         write(log, "a", timestamp=1_000)  # a client's timestamp does not count
         assert (await advance(served.broker, DAY_MS)).rolled == ()
@@ -47,7 +47,7 @@ async def test_a_segment_that_has_been_open_for_segment_ms_rolls_and_no_earlier(
         assert (await advance(served.broker, 10 * DAY_MS)).rolled == (), "an empty segment stays"
 
 
-async def test_its_time_begins_with_its_first_record(tmp_path: Path) -> None:
+async def test_a_segments_age_starts_with_its_first_record(tmp_path: Path) -> None:
     async with resting(tmp_path, topic={"segment_ms": DAY_MS}) as (served, log):
         await advance(served.broker, 10 * DAY_MS)
         log.append(memoryview(one_batch()), now_ms=served.broker.clock.now_ms())
@@ -68,14 +68,16 @@ def one_batch() -> bytearray:
         ({"cleanup_policy": "compact"}, 7 * DAY_MS + 1),
     ],
 )
-async def test_how_long_a_segment_may_be_open(configs: dict[str, Any], rolls_after_ms: int, tmp_path: Path) -> None:
+async def test_the_remaining_time_of_a_segment_is_known(
+    configs: dict[str, Any], rolls_after_ms: int, tmp_path: Path
+) -> None:
     async with resting(tmp_path, topic=configs) as (served, log):
         write(log, "a")
         assert (await advance(served.broker, rolls_after_ms - 1)).rolled == ()
         assert (await advance(served.broker, 1)).rolled == (T_0,)
 
 
-async def test_jitter_makes_it_earlier_as_it_does_for_appends(tmp_path: Path) -> None:
+async def test_jitter_makes_a_roll_earlier_as_for_appends(tmp_path: Path) -> None:
     async with resting(tmp_path, topic={"segment_ms": DAY_MS, "segment_jitter_ms": HOUR_MS}) as (served, log):
         write(log, "a", roll=True)
         write(log, "b")
@@ -89,7 +91,7 @@ async def test_jitter_makes_it_earlier_as_it_does_for_appends(tmp_path: Path) ->
     ("first_ms", "rolls_after_ms"),
     [(START_MS - HOUR_MS, DAY_MS - HOUR_MS + 1), (START_MS, DAY_MS + 1), (-1, DAY_MS + 1)],
 )
-async def test_of_a_segment_of_an_earlier_run_the_first_timestamp_counts_or_the_start(
+async def test_after_a_restart_the_first_timestamp_or_the_start_determines_the_roll(
     first_ms: int, rolls_after_ms: int, tmp_path: Path
 ) -> None:
     async with resting(tmp_path, topic={"segment_ms": DAY_MS}) as (_, log):
@@ -100,7 +102,7 @@ async def test_of_a_segment_of_an_earlier_run_the_first_timestamp_counts_or_the_
         assert (await advance(served.broker, 1)).rolled == (T_0,)
 
 
-async def test_a_log_that_cannot_roll_keeps_neither_the_clock_nor_others_from_moving(tmp_path: Path) -> None:
+async def test_a_log_that_cannot_roll_stops_no_clock_and_no_other_log(tmp_path: Path) -> None:
     files = TroubledFiles()
     async with resting(tmp_path, files) as (served, log):
         await served.ask(create_topic, "other")
@@ -115,7 +117,7 @@ async def test_a_log_that_cannot_roll_keeps_neither_the_clock_nor_others_from_mo
 # Due work
 
 
-async def test_a_round_of_the_cleaner_is_over_when_advance_returns(tmp_path: Path) -> None:
+async def test_a_round_of_the_cleaner_ends_before_advance_returns(tmp_path: Path) -> None:
     async with resting(tmp_path, options=QUICK) as (served, log):
         write(log, "aab")
         moved = await advance(served.broker, 8 * DAY_MS)
@@ -123,7 +125,7 @@ async def test_a_round_of_the_cleaner_is_over_when_advance_returns(tmp_path: Pat
         assert offsets(served.broker) == [1, 2]
 
 
-async def test_a_round_that_began_before_the_move_is_followed_by_one_that_saw_it(tmp_path: Path) -> None:
+async def test_a_round_started_before_the_move_is_followed_by_another(tmp_path: Path) -> None:
     files = GatedFiles()
     async with resting(tmp_path, files, options=QUICK) as (served, log):
         await served.ask(create_topic, "other", cleanup_policy="compact")
@@ -138,7 +140,7 @@ async def test_a_round_that_began_before_the_move_is_followed_by_one_that_saw_it
         assert offsets(served.broker) == [1]
 
 
-async def test_retention_is_over_when_advance_returns(tmp_path: Path) -> None:
+async def test_retention_ends_before_advance_returns(tmp_path: Path) -> None:
     topic = {"cleanup_policy": "delete", "retention_ms": DAY_MS}
     async with resting(tmp_path, topic=topic, options=QUICK) as (served, log):
         write(log, "aab")
@@ -149,7 +151,7 @@ async def test_retention_is_over_when_advance_returns(tmp_path: Path) -> None:
         assert log.log_start_offset == 3
 
 
-async def test_what_takes_longer_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unfinished_work_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.server.control.clock.SETTLED_WITHIN_S", 0.05)
     files = GatedFiles()
     async with resting(tmp_path, files, options=QUICK) as (served, log):
@@ -164,7 +166,7 @@ async def test_what_takes_longer_is_told_of(tmp_path: Path, monkeypatch: pytest.
 # Set, freeze
 
 
-async def test_set_ahead_is_advance_and_set_back_moves_the_wall_time_alone(tmp_path: Path) -> None:
+async def test_setting_the_clock_ahead_advances_and_setting_back_moves_wall_time(tmp_path: Path) -> None:
     async with resting(tmp_path) as (served, log):
         write(log, "a")
         clock = served.broker.clock
@@ -174,7 +176,7 @@ async def test_set_ahead_is_advance_and_set_back_moves_the_wall_time_alone(tmp_p
         assert (clock.now_ms(), clock.elapsed_ms()) == (1_000, 8 * DAY_MS)
 
 
-async def test_a_frozen_clock_moves_when_it_is_told_to(tmp_path: Path) -> None:
+async def test_a_frozen_clock_moves_on_request(tmp_path: Path) -> None:
     async with serving(tmp_path, OsFiles(), Clock()) as served:
         frozen = freeze(served.broker)
         assert frozen == freeze(served.broker)
@@ -187,7 +189,7 @@ async def test_a_frozen_clock_moves_when_it_is_told_to(tmp_path: Path) -> None:
         assert moved.now_ms < read(served.broker).now_ms < moved.now_ms + HOUR_MS
 
 
-async def test_a_produce_that_waits_for_its_last_transaction_is_not_kept_by_a_frozen_clock(tmp_path: Path) -> None:
+async def test_a_produce_waiting_for_its_last_transaction_ignores_a_frozen_clock(tmp_path: Path) -> None:
     def check(_: TopicPartition) -> None:
         raise EarlyRefusalError(ErrorCode.CONCURRENT_TRANSACTIONS, "not yet")
 
@@ -209,7 +211,7 @@ WRONG: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize(("by_ms", "says"), WRONG.values(), ids=WRONG.keys())
-async def test_a_clock_is_not_moved_by_nonsense(by_ms: Any, says: str, tmp_path: Path) -> None:
+async def test_a_clock_is_not_moved_by_invalid_values(by_ms: Any, says: str, tmp_path: Path) -> None:
     async with resting(tmp_path) as (served, _):
         with pytest.raises(ControlError) as refused:
             await advance(served.broker, by_ms)
@@ -218,7 +220,7 @@ async def test_a_clock_is_not_moved_by_nonsense(by_ms: Any, says: str, tmp_path:
 
 
 @pytest.mark.parametrize("now_ms", [-1, NOW_MS_MAX + 1, 1.0, True, None, "2026-01-01"])
-async def test_a_clock_is_not_set_to_nonsense(now_ms: Any, tmp_path: Path) -> None:
+async def test_a_clock_is_not_set_to_invalid_values(now_ms: Any, tmp_path: Path) -> None:
     async with resting(tmp_path) as (served, _):
         with pytest.raises(ControlError, match="set: expected a time from 0 to"):
             await set_to(served.broker, now_ms)

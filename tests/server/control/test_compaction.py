@@ -110,7 +110,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-async def test_what_a_call_does_to_a_log(case: Case, tmp_path: Path) -> None:
+async def test_a_call_has_the_specified_effect_on_each_log(case: Case, tmp_path: Path) -> None:
     async with resting(tmp_path, topic=case.configs) as (served, log):
         case.state(log)
         before = log.log_end_offset
@@ -128,7 +128,7 @@ async def test_what_a_call_does_to_a_log(case: Case, tmp_path: Path) -> None:
         assert again.waits_for == case.waits_for
 
 
-async def test_what_waits_longer_than_the_longest_lag_is_due_whatever_the_ratio(tmp_path: Path) -> None:
+async def test_a_log_beyond_the_maximum_lag_is_due_at_any_ratio(tmp_path: Path) -> None:
     async with resting(tmp_path, topic=OVERDUE) as (served, log):
         closed(log)
         assert one(await compact(served.broker, "t")).passes == 0
@@ -136,7 +136,7 @@ async def test_what_waits_longer_than_the_longest_lag_is_due_whatever_the_ratio(
         assert one(await compact(served.broker, "t")).passes == 1
 
 
-async def test_the_ratio_counts_what_is_clean_by_now(tmp_path: Path) -> None:
+async def test_the_ratio_includes_recently_cleaned_bytes(tmp_path: Path) -> None:
     async with resting(tmp_path) as (served, log):
         hardly_dirty(log)
         assert one(await compact(served.broker, "t")).passes == 1
@@ -148,7 +148,7 @@ async def test_the_ratio_counts_what_is_clean_by_now(tmp_path: Path) -> None:
         assert (forced.first_dirty_offset_before, forced.first_dirty_offset) == (7, 10)
 
 
-async def test_every_partition_is_answered_for_unless_some_are_named(tmp_path: Path) -> None:
+async def test_all_partitions_are_compacted_unless_some_are_named(tmp_path: Path) -> None:
     async with resting(tmp_path) as (served, _):
         await served.ask(create_topic, "many", 3, cleanup_policy="compact")
         for number in range(3):
@@ -162,7 +162,7 @@ async def test_every_partition_is_answered_for_unless_some_are_named(tmp_path: P
 # Tombstones
 
 
-async def test_a_forced_pass_lets_tombstones_go_at_their_horizon_and_copies_nothing_before(tmp_path: Path) -> None:
+async def test_a_forced_pass_removes_tombstones_at_their_horizon_without_earlier_copies(tmp_path: Path) -> None:
     async with resting(tmp_path, topic={"delete_retention_ms": DAY_MS}) as (served, log):
         write(log, "a")
         append(log, ("a", None), ("b", "1"), timestamp=START_MS)
@@ -182,7 +182,7 @@ async def test_a_forced_pass_lets_tombstones_go_at_their_horizon_and_copies_noth
 # As in Kafka
 
 
-async def test_a_pass_on_demand_leaves_the_bytes_that_a_round_of_the_cleaner_leaves(tmp_path: Path) -> None:
+async def test_a_pass_on_demand_leaves_the_same_bytes_as_a_round(tmp_path: Path) -> None:
     left = {}
     for asked in (True, False):
         async with resting(tmp_path / str(asked)) as (served, log):
@@ -201,7 +201,7 @@ async def test_a_pass_on_demand_leaves_the_bytes_that_a_round_of_the_cleaner_lea
 
 
 @pytest.mark.parametrize("seed", range(size(3, 15)))
-async def test_force_never_goes_beyond_the_last_stable_offset(seed: int, tmp_path: Path) -> None:
+async def test_force_never_cleans_beyond_the_last_stable_offset(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     async with resting(tmp_path, topic=YOUNG) as (served, log):
         producers = [Producer(log, number, transactional=True, now_ms=START_MS) for number in (7, 8, 9)]
@@ -268,7 +268,7 @@ REFUSALS: dict[str, tuple[Callable[[Served, Log], Any], Kind, str]] = {
 
 @pytest.mark.parametrize(("spoil", "kind", "says"), REFUSALS.values(), ids=REFUSALS.keys())
 @pytest.mark.parametrize("call", [AS_KAFKA, ROLL, FORCE], ids=["as Kafka", "roll", "force"])
-async def test_a_log_that_cannot_be_cleaned_is_told_of_in_one_line_and_left_as_it_is(
+async def test_an_uncleanable_log_is_reported_in_one_line_and_unchanged(
     spoil: Callable[[Served, Log], Any], kind: Kind, says: str, call: Mapping[str, bool], tmp_path: Path
 ) -> None:
     async with resting(tmp_path) as (served, log):
@@ -300,21 +300,21 @@ WRONG: dict[str, tuple[dict[str, Any], Kind, str]] = {
 
 
 @pytest.mark.parametrize(("arguments", "kind", "says"), WRONG.values(), ids=WRONG.keys())
-async def test_wrong_arguments(arguments: dict[str, Any], kind: Kind, says: str, tmp_path: Path) -> None:
+async def test_wrong_arguments_are_refused(arguments: dict[str, Any], kind: Kind, says: str, tmp_path: Path) -> None:
     async with resting(tmp_path) as (served, _):
         with pytest.raises(ControlError) as refused:
             await compact(served.broker, **{"topic": "t", **arguments})
         assert (refused.value.kind, says in str(refused.value)) == (kind, True), str(refused.value)
 
 
-async def test_a_cleaner_that_is_switched_off_says_so(tmp_path: Path) -> None:
+async def test_a_disabled_cleaner_is_reported(tmp_path: Path) -> None:
     async with resting(tmp_path, options={"log_cleaner_enable": "false"}) as (served, log):
         active(log)
         with pytest.raises(ControlError, match=r"log\.cleaner\.enable is false"):
             await compact(served.broker, "t", force=True)
 
 
-async def test_a_disk_that_refuses_the_pass_is_told_of_and_the_next_call_tries_again(tmp_path: Path) -> None:
+async def test_a_pass_refused_by_the_disk_is_reported_and_retried_later(tmp_path: Path) -> None:
     files = TroubledFiles()
     async with resting(tmp_path, files) as (served, log):
         closed(log)
@@ -326,7 +326,7 @@ async def test_a_disk_that_refuses_the_pass_is_told_of_and_the_next_call_tries_a
         assert one(await compact(served.broker, "t")).passes == 1
 
 
-async def test_what_nobody_thought_of_ends_the_call_and_not_the_cleaner(
+async def test_an_unexpected_error_ends_the_call_and_not_the_cleaner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with resting(tmp_path) as (served, log):
@@ -341,7 +341,7 @@ async def test_what_nobody_thought_of_ends_the_call_and_not_the_cleaner(
         assert one(await compact(served.broker, "t")).passes == 1
 
 
-async def test_a_damaged_log_is_told_of_and_left_alone_from_then_on(tmp_path: Path) -> None:
+async def test_a_damaged_log_is_reported_and_later_skipped(tmp_path: Path) -> None:
     async with resting(tmp_path) as (served, log):
         closed(log)
         path = tmp_path / "t-0" / f"{0:020}.log"
@@ -364,7 +364,7 @@ async def in_a_pass(served: Served, files: GatedFiles, log: Log) -> None:
     await files.reached()
 
 
-async def test_a_pass_of_the_cleaners_own_is_waited_for_and_counts(tmp_path: Path) -> None:
+async def test_a_running_pass_is_waited_for_and_counts(tmp_path: Path) -> None:
     files, done = GatedFiles(), []
     async with resting(tmp_path, files) as (served, log):
         await in_a_pass(served, files, log)
@@ -426,7 +426,7 @@ INTERRUPTIONS: dict[str, tuple[Callable[[Served], Any], Kind, str]] = {
 
 @pytest.mark.parametrize(("interrupt", "kind", "says"), INTERRUPTIONS.values(), ids=INTERRUPTIONS.keys())
 @pytest.mark.parametrize("own", [True, False], ids=["in the cleaner's own pass", "in the pass asked for"])
-async def test_a_call_ends_when_its_log_or_the_cleaner_goes(
+async def test_a_call_ends_when_its_log_is_deleted_or_the_cleaner_stops(
     interrupt: Callable[[Served], Any], kind: Kind, says: str, own: bool, tmp_path: Path
 ) -> None:
     files, refused = GatedFiles(), []
@@ -450,7 +450,7 @@ async def test_a_call_ends_when_its_log_or_the_cleaner_goes(
     assert (error.kind, says in str(error)) == (kind, True), str(error)
 
 
-async def test_other_options_of_the_cleaner_begin_the_pass_anew(tmp_path: Path) -> None:
+async def test_changed_cleaner_options_restart_the_pass(tmp_path: Path) -> None:
     files, done = GatedFiles(), []
     async with resting(tmp_path, files) as (served, log), trio.open_nursery() as nursery:
         closed(log)
@@ -465,7 +465,7 @@ async def test_other_options_of_the_cleaner_begin_the_pass_anew(tmp_path: Path) 
     assert [(each.passes, each.first_dirty_offset) for each in done] == [(1, 4)]
 
 
-async def test_a_caller_that_goes_away_leaves_a_pass_that_has_begun_and_none_that_has_not(tmp_path: Path) -> None:
+async def test_a_cancelled_call_continues_a_started_pass_and_drops_a_queued_one(tmp_path: Path) -> None:
     files = GatedFiles()
     async with resting(tmp_path, files) as (served, log):
         await served.ask(create_topic, "other", cleanup_policy="compact")
@@ -484,7 +484,7 @@ async def test_a_caller_that_goes_away_leaves_a_pass_that_has_begun_and_none_tha
         assert offsets(other) == [0, 1] or served.broker.cleaner_status()[other.topic_partition].passes == 1
 
 
-async def test_a_call_wakes_a_cleaner_that_rests_on_a_frozen_clock(tmp_path: Path) -> None:
+async def test_a_call_wakes_a_cleaner_waiting_on_a_frozen_clock(tmp_path: Path) -> None:
     async with resting(tmp_path) as (served, log):
         served.broker.clock.freeze()
         active(log)
@@ -492,7 +492,7 @@ async def test_a_call_wakes_a_cleaner_that_rests_on_a_frozen_clock(tmp_path: Pat
         assert one(await compact(served.broker, "t", force=True)).passes == 1
 
 
-async def test_a_demand_in_line_when_the_last_thread_dies_is_given_back(tmp_path: Path) -> None:
+async def test_a_queued_request_is_returned_when_the_last_thread_dies(tmp_path: Path) -> None:
     dying = {"log_cleaner_io_buffer_load_factor": "0.0"}
     async with resting(tmp_path, topic={"partitions": 2}, options=dying) as (served, log):
         broker = served.broker
@@ -504,7 +504,7 @@ async def test_a_demand_in_line_when_the_last_thread_dies_is_given_back(tmp_path
             await compact(broker, "t", [1])
 
 
-async def test_a_dry_run_in_line_holds_no_partition(tmp_path: Path) -> None:
+async def test_a_queued_dry_run_holds_no_partition(tmp_path: Path) -> None:
     async with resting(tmp_path) as (served, log):
         closed(log)
         cleaning = served.broker.services.cleaning

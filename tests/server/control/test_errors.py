@@ -18,5 +18,5 @@ NEAR = [
 
 
 @pytest.mark.parametrize(("name", "among", "sentence"), NEAR)
-def test_the_nearest_name_is_told(name: str, among: list[str], sentence: str) -> None:
+def test_the_nearest_name_is_suggested(name: str, among: list[str], sentence: str) -> None:
     assert did_you_mean(name, among) == sentence

@@ -84,9 +84,7 @@ def alter(client: RawClient, command: str) -> None:
 # The time, and the trigger
 
 
-def test_what_lies_in_the_active_segment_waits_for_a_record_late_enough(
-    broker: ottla.Broker, client: RawClient
-) -> None:
+def test_records_in_the_active_segment_wait_for_a_late_enough_record(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", cleanup_policy="compact", segment_ms=WEEK_MS, message_timestamp_after_max_ms=NEVER_MS)
     written_ms = broker.explain("t").now_ms
     for _ in range(3):
@@ -103,7 +101,7 @@ def test_what_lies_in_the_active_segment_waits_for_a_record_late_enough(
     assert explained(broker).eligible
 
 
-def test_a_lag_ends_when_it_was_said_to(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_lag_ends_at_the_predicted_time(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", cleanup_policy="compact", internal_segment_bytes=1000, min_compaction_lag_ms=HOUR_MS)
     for _ in range(4):
         produce(client, "t", ("k", "v" * 600))
@@ -128,7 +126,7 @@ def test_a_lag_ends_when_it_was_said_to(broker: ottla.Broker, client: RawClient)
         ),
     ],
 )
-def test_the_advised_configuration_makes_it_eligible(
+def test_the_advised_configuration_makes_the_log_eligible(
     broker: ottla.Broker, client: RawClient, configs: dict[str, Any], waits_for: str
 ) -> None:
     create_topic(client, "t", internal_segment_bytes=1000, **configs)
@@ -142,9 +140,7 @@ def test_the_advised_configuration_makes_it_eligible(
     assert explained(broker).eligible
 
 
-def test_an_open_transaction_is_named_with_its_deadline_and_is_aborted_then(
-    broker: ottla.Broker, client: RawClient
-) -> None:
+def test_an_open_transaction_is_named_and_aborted_at_its_deadline(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", cleanup_policy="compact", internal_segment_bytes=1000)
     producer = TransactionalClient(client, "payments", version=2, timeout_ms=60_000)
     producer.begin()
@@ -167,7 +163,7 @@ def test_an_open_transaction_is_named_with_its_deadline_and_is_aborted_then(
     assert eventually(broker, lambda: explained(broker).eligible)
 
 
-def test_a_transaction_that_begins_between_two_looks_is_told_as_its_coordinator_knows_it(
+def test_a_transaction_started_between_two_reads_is_reported_with_its_coordinators_state(
     broker: ottla.Broker, client: RawClient
 ) -> None:
     create_topic(client, "t", cleanup_policy="compact", internal_segment_bytes=1000)
@@ -187,7 +183,7 @@ def test_a_transaction_that_begins_between_two_looks_is_told_as_its_coordinator_
     assert found.eligible_at_ms == found.transactions[0].aborted_at_ms
 
 
-def test_what_a_coordinator_that_is_away_may_know_of_is_not_told_to_hang(tmp_path: Path) -> None:
+def test_a_transaction_of_an_unavailable_coordinator_is_not_reported_as_hanging(tmp_path: Path) -> None:
     with ExitStack() as stack:
         options = {"transaction.state.log.replication.factor": 1}
         broker = stack.enter_context(ottla.Broker(tmp_path, nodes=2, overrides=options, admin=0))
@@ -201,21 +197,21 @@ def test_what_a_coordinator_that_is_away_may_know_of_is_not_told_to_hang(tmp_pat
         producer.produce("t", ("k", "v"))
         broker.roll("t")
 
-        def told() -> tuple[Any, ...]:
+        def states() -> tuple[Any, ...]:
             (found,) = explained(broker).cleaner.eligibility.open_transactions
             assert found.producer_id == producer.producer_id
             listed = AdminCalls.of(broker).get("/v1/transactions")["transactions"]
             return tuple(each.state for each in explained(broker).transactions), tuple(one["state"] for one in listed)
 
-        assert told() == (("Ongoing",), ("Ongoing",))
+        assert states() == (("Ongoing",), ("Ongoing",))
         broker.stop_node(coordinator)
-        assert told() == ((), ())
+        assert states() == ((), ())
         broker.start_node(coordinator)
         assert eventually(broker, lambda: bool(explained(broker).transactions))
-        assert told() == (("Ongoing",), ("Ongoing",))
+        assert states() == (("Ongoing",), ("Ongoing",))
 
 
-def test_the_advised_command_aborts_a_transaction_that_nobody_knows(broker: ottla.Broker, client: RawClient) -> None:
+def test_the_advised_command_aborts_an_unknown_transaction(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", cleanup_policy="compact", internal_segment_bytes=1000)
     hanging = batch(("k", "v"), producer_id=77, producer_epoch=0, base_sequence=0, transactional=True)
 
@@ -256,13 +252,13 @@ def abort(client: RawClient, start_offset: int) -> None:
     assert row.topics[0].partitions[0].error_code == 0
 
 
-def test_nothing_to_do_about_what_is_clean(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_clean_log_has_no_remedies(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", cleanup_policy="compact")
     found = explained(broker)
     assert (found.waits_for, found.remedies, found.eligible_at_ms) == ("all_clean", (), None)
 
 
-def test_an_explanation_is_a_text_to_be_read(broker: ottla.Broker, client: RawClient) -> None:
+def test_an_explanation_is_readable_text(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", 2, cleanup_policy="compact")
     produce(client, "t", ("k", "v"), partition=1)
     found = broker.explain("t")
@@ -273,7 +269,7 @@ def test_an_explanation_is_a_text_to_be_read(broker: ottla.Broker, client: RawCl
     assert text in repr(found)
 
 
-def test_what_is_not_there_is_said_in_one_line(broker: ottla.Broker, client: RawClient) -> None:
+def test_missing_topics_and_partitions_are_reported_in_one_line(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "orders", cleanup_policy="compact")
     create_topic(client, "plain")
     for ask, kind, says in (
@@ -296,7 +292,7 @@ def test_what_is_not_there_is_said_in_one_line(broker: ottla.Broker, client: Raw
         assert refused.value.kind is kind
 
 
-def test_a_lease_is_told_with_its_end(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_lease_is_reported_with_its_end(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", cleanup_policy="compact", internal_segment_bytes=1000)
     for _ in range(4):
         produce(client, "t", ("k", "v" * 600))
@@ -315,7 +311,7 @@ def test_a_lease_is_told_with_its_end(broker: ottla.Broker, client: RawClient) -
     assert eventually(broker, lambda: explained(broker).eligible or explained(broker).cleaner.passes > 0)
 
 
-def test_a_moved_clock_ends_the_segment_when_it_was_said_to(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_moved_clock_ends_the_segment_at_the_predicted_time(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", cleanup_policy="compact", segment_ms=WEEK_MS)
     broker.clock.freeze()
     for _ in range(2):
@@ -333,7 +329,7 @@ def test_a_moved_clock_ends_the_segment_when_it_was_said_to(broker: ottla.Broker
 # Dry runs
 
 
-def test_a_dry_run_tells_what_the_pass_then_does(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_dry_run_predicts_the_pass(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", cleanup_policy="compact", internal_segment_bytes=1000)
     for number in range(12):
         produce(client, "t", (f"k{number % 3}", "v" * 300))
@@ -351,7 +347,7 @@ def test_a_dry_run_tells_what_the_pass_then_does(broker: ottla.Broker, client: R
     assert f"offset {pass_told.removals[0].offset}: superseded" in str(told)
 
 
-def test_a_forced_dry_run_takes_the_active_segment_too(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_forced_dry_run_includes_the_active_segment(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", cleanup_policy="compact", min_compaction_lag_ms=HOUR_MS)
     for _ in range(3):
         produce(client, "t", ("k", "v"))
@@ -380,7 +376,7 @@ def slow(tmp_path: Path) -> Iterator[ottla.Broker]:
         yield running
 
 
-def test_a_dry_run_is_given_up_with_who_asked(slow: ottla.Broker) -> None:
+def test_a_dry_run_ends_with_its_caller(slow: ottla.Broker) -> None:
     manager = slow.inner.services.cleaning.manager
 
     async def ask_and_leave() -> None:
@@ -394,7 +390,7 @@ def test_a_dry_run_is_given_up_with_who_asked(slow: ottla.Broker) -> None:
     assert not manager.is_held(T_0)
 
 
-def test_who_wants_the_partition_has_not_to_wait_for_a_dry_run(slow: ottla.Broker) -> None:
+def test_operations_on_the_partition_do_not_wait_for_a_dry_run(slow: ottla.Broker) -> None:
     cleaning = slow.inner.services.cleaning
 
     async def ask(refused: list[ControlError]) -> None:
@@ -421,7 +417,7 @@ def test_who_wants_the_partition_has_not_to_wait_for_a_dry_run(slow: ottla.Broke
 # Keys
 
 
-def test_the_history_of_a_key(broker: ottla.Broker, client: RawClient) -> None:
+def test_the_history_of_a_key_is_explained(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", 3, cleanup_policy="compact")
     for value in ("1", "22", None):
         produce(client, "t", ("other", "x"), ("key", value), partition=1)
@@ -435,7 +431,7 @@ def test_the_history_of_a_key(broker: ottla.Broker, client: RawClient) -> None:
     assert ([each.offset for each in newest.records], newest.record_count) == ([5], 3)
 
 
-def test_a_key_is_looked_for_where_clients_put_it(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_key_is_searched_in_its_clients_partition(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", 5, cleanup_policy="compact")
     # By kafka-python's murmur2: 21 -> 3 of 5, foobar -> 4 of 5.
     from kafka.partitioner.default import murmur2
@@ -456,7 +452,7 @@ def get(broker: ottla.Broker, target: str) -> tuple[int, Any]:
     return status, answer
 
 
-def test_all_of_it_over_http(broker: ottla.Broker, client: RawClient) -> None:
+def test_all_explanations_are_available_over_http(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "t", cleanup_policy="compact")
     for _ in range(2):
         produce(client, "t", ("k", "v"))
@@ -472,7 +468,7 @@ def test_all_of_it_over_http(broker: ottla.Broker, client: RawClient) -> None:
     assert get(broker, "/v1/topics/no/explain")[0] == 404
 
 
-def test_many_partitions_are_explained_in_turns(
+def test_many_partitions_are_explained_in_time_slices(
     broker: ottla.Broker, client: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create_topic(client, "many", partitions=20)

@@ -33,7 +33,7 @@ def connected(broker: ottla.Broker, node: int) -> RawClient:
 
 
 @pytest.mark.parametrize("topic", ["t", "r"])
-def test_another_node_leads_with_all_records_and_a_new_epoch(topic: str, broker: ottla.Broker) -> None:
+def test_the_new_leader_has_all_records_and_a_new_epoch(topic: str, broker: ottla.Broker) -> None:
     epoch = broker.move_leader(topic, 0, 0).leader_epoch
     with connected(broker, 0) as first, connected(broker, 2) as second:
         assert produce(first, topic, ("k", "v")).base_offset == 0
@@ -44,7 +44,7 @@ def test_another_node_leads_with_all_records_and_a_new_epoch(topic: str, broker:
         assert len(records_of(fetch(second, topic, 0))) == 2
 
 
-def test_a_replica_leads_among_the_same_replicas_and_another_node_in_place_of_the_leader(broker: ottla.Broker) -> None:
+def test_a_replica_becomes_leader_or_another_node_replaces_the_only_one(broker: ottla.Broker) -> None:
     replicas = broker.move_leader("r", 0, 1).replicas
     assert sorted(replicas) == [0, 1, 2]
     assert broker.move_leader("r", 0, 2).replicas == replicas
@@ -52,13 +52,13 @@ def test_a_replica_leads_among_the_same_replicas_and_another_node_in_place_of_th
     assert broker.move_leader("t", 0, 1).replicas == (1,)
 
 
-def test_where_the_node_leads_already_nothing_happens(broker: ottla.Broker) -> None:
+def test_a_move_to_the_current_leader_does_nothing(broker: ottla.Broker) -> None:
     first = broker.move_leader("t", 0, 1)
     again = broker.move_leader("t", 0, 1)
     assert (again.was, again.leader, again.leader_epoch) == (1, 1, first.leader_epoch)
 
 
-def test_a_leader_stays_moved_over_a_restart(broker: ottla.Broker) -> None:
+def test_a_moved_leader_survives_a_restart(broker: ottla.Broker) -> None:
     for node in (0, 2):
         broker.move_leader("t", 0, node)
         broker.restart()
@@ -67,7 +67,7 @@ def test_a_leader_stays_moved_over_a_restart(broker: ottla.Broker) -> None:
 
 
 @pytest.mark.parametrize("kind", [0, 1], ids=["group", "transactional id"])
-def test_clients_find_the_coordinator_where_it_was_moved(kind: int, broker: ottla.Broker) -> None:
+def test_clients_find_a_moved_coordinator(kind: int, broker: ottla.Broker) -> None:
     for node in (2, 0, 1):
         named: dict[str, Any] = {["group", "transactional_id"][kind]: "mine"}
         broker.move_coordinator(node, **named)
@@ -76,7 +76,7 @@ def test_clients_find_the_coordinator_where_it_was_moved(kind: int, broker: ottl
             assert (found.error_code, found.node_id) == (0, node)
 
 
-def test_what_is_known_of_a_share_partition_moves_with_its_coordinator(broker: ottla.Broker) -> None:
+def test_the_state_of_a_share_partition_moves_with_its_coordinator(broker: ottla.Broker) -> None:
     found = broker.inner.services.topics.get("t")
     assert found is not None
     topic_id = found.id
@@ -99,7 +99,7 @@ def test_what_is_known_of_a_share_partition_moves_with_its_coordinator(broker: o
                 assert (row.error_code, row.start_offset) == told
 
 
-def test_a_share_partition_has_a_group_a_topic_and_a_partition(broker: ottla.Broker) -> None:
+def test_a_share_partition_needs_group_topic_and_partition(broker: ottla.Broker) -> None:
     wrong: list[tuple[dict[str, Any], Kind]] = [
         ({"group": "g", "topic": "t"}, Kind.INVALID),
         ({"group": "g", "partition": 0}, Kind.INVALID),
@@ -113,7 +113,7 @@ def test_a_share_partition_has_a_group_a_topic_and_a_partition(broker: ottla.Bro
         assert refused.value.kind == kind, named
 
 
-def test_what_cannot_lead_or_be_led_is_named(broker: ottla.Broker) -> None:
+def test_invalid_leaders_and_partitions_are_named(broker: ottla.Broker) -> None:
     broker.stop_node(2)
     wrong = {
         ("tt", 0, 1): (Kind.NOT_FOUND, "topic 'tt' not found; did you mean 't'?"),

@@ -30,7 +30,7 @@ def names(broker: ottla.Broker) -> set[str]:
         return topic_names(client)
 
 
-def test_what_was_copied_comes_back(broker: ottla.Broker, admin: AdminCalls, tmp_path: Path) -> None:
+def test_a_copy_is_restored(broker: ottla.Broker, admin: AdminCalls, tmp_path: Path) -> None:
     with RawClient(*address(broker)) as client:
         create_topic(client, "t")
     broker.advance_clock(5_000)
@@ -57,7 +57,7 @@ def test_what_was_copied_comes_back(broker: ottla.Broker, admin: AdminCalls, tmp
         ("restore", "/" + "x" * 300, 409, "File name too long"),
     ],
 )
-def test_a_path_that_will_not_do_is_refused(admin: AdminCalls, verb: str, path: str, status: int, says: str) -> None:
+def test_an_unusable_path_is_refused(admin: AdminCalls, verb: str, path: str, status: int, says: str) -> None:
     found, answer = admin.ask("POST", f"/v1/{verb}", {"path": path})
     assert found == status
     assert says in answer["error"] and "\n" not in answer["error"]

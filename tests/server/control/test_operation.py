@@ -50,7 +50,7 @@ class Supervisor:
     broker = "the broker"
 
 
-async def test_a_row_follows_from_the_function() -> None:
+async def test_an_operations_row_follows_from_its_function() -> None:
     call = call_of(Operation(tell, "POST", "/v1/{topic}", (404,), only_waits=True))
 
     assert (call.method, call.path, call.doc, call.answer) == ("POST", "/v1/{topic}", "Tell what was asked.", Told)
@@ -69,14 +69,14 @@ async def test_a_row_follows_from_the_function() -> None:
     assert await call.function(Supervisor(), request) == Told("the broker", "t", (1, 2, 5))  # type: ignore[arg-type]
 
 
-async def test_a_function_that_returns_at_once_is_an_operation_too() -> None:
+async def test_a_synchronous_function_can_be_an_operation() -> None:
     call = call_of(Operation(told_at_once, "GET", "/v1/told", (), only_waits=False))
 
     assert fields_of(call.request) == {}
     assert await call.function(Supervisor(), call.request()) == Told("the broker", "", ())  # type: ignore[arg-type]
 
 
-def test_every_operation_is_offered_and_says_what_its_parameters_are() -> None:
+def test_every_operation_is_offered_with_descriptions_of_its_parameters() -> None:
     for module in pkgutil.walk_packages(control.__path__, f"{control.__name__}."):
         importlib.import_module(module.name)
 

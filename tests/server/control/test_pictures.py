@@ -29,7 +29,7 @@ async def picture(broker: Broker) -> LogPicture:
     return found
 
 
-async def test_a_pass_is_seen_under_way_and_then_as_the_last_one(tmp_path: Path) -> None:
+async def test_a_pass_is_visible_while_running_and_then_as_the_last(tmp_path: Path) -> None:
     files = GatedFiles()
     async with resting(tmp_path, files) as (served, log):
         write(log, "abab", roll=True)
@@ -60,7 +60,7 @@ async def test_a_pass_is_seen_under_way_and_then_as_the_last_one(tmp_path: Path)
         assert [bar.part for bar in after.bars] == ["clean", "active"]
 
 
-async def test_a_pass_that_is_given_up_is_not_the_last_one(tmp_path: Path) -> None:
+async def test_an_abandoned_pass_is_not_the_last(tmp_path: Path) -> None:
     files = GatedFiles()
     async with resting(tmp_path, files) as (served, log):
         write(log, "abab", roll=True)
@@ -78,7 +78,7 @@ async def test_a_pass_that_is_given_up_is_not_the_last_one(tmp_path: Path) -> No
         assert (found.running, found.last_pass, found.passes) == (None, None, 0)
 
 
-async def test_a_topic_of_the_same_name_has_no_past(tmp_path: Path) -> None:
+async def test_a_recreated_topic_has_no_earlier_pass(tmp_path: Path) -> None:
     async with resting(tmp_path) as (served, log):
         write(log, "aba", roll=True)
         await compact(served.broker, "t")
@@ -87,7 +87,7 @@ async def test_a_topic_of_the_same_name_has_no_past(tmp_path: Path) -> None:
         assert (await picture(served.broker)).last_pass is None
 
 
-async def test_a_closer_look_finds_survivors_gaps_and_the_delete_horizon(tmp_path: Path) -> None:
+async def test_a_scan_finds_survivors_gaps_and_the_delete_horizon(tmp_path: Path) -> None:
     async with resting(tmp_path) as (served, log):
         write(log, "abab", roll=True)
         append(log, ("c", None), now_ms=served.broker.clock.now_ms(), roll=True)
@@ -102,7 +102,7 @@ async def test_a_closer_look_finds_survivors_gaps_and_the_delete_horizon(tmp_pat
         assert [(each.from_offset, each.to_offset) for each in part.contents.buckets] == [(1, 3), (3, 5)]
 
 
-async def test_a_range_that_is_none_is_refused_and_one_beyond_the_log_is_empty(tmp_path: Path) -> None:
+async def test_an_invalid_range_is_refused_and_one_beyond_the_log_empty(tmp_path: Path) -> None:
     async with resting(tmp_path) as (served, _):
         found = await partition_picture(served.broker, "t", 0, from_offset=7, to_offset=9)
         assert (found.contents.buckets, found.contents.records) == ((), 0)
@@ -120,7 +120,7 @@ async def test_a_range_that_is_none_is_refused_and_one_beyond_the_log_is_empty(t
         assert missing.value.kind is Kind.NOT_FOUND
 
 
-async def test_a_picture_that_is_kept_is_the_one_that_would_be_taken(tmp_path: Path) -> None:
+async def test_a_cached_picture_equals_a_new_one(tmp_path: Path) -> None:
     """The pictures are compared after each event that changes one."""
     async with resting(tmp_path) as (served, log):
         broker = served.broker
@@ -149,7 +149,7 @@ async def test_a_picture_that_is_kept_is_the_one_that_would_be_taken(tmp_path: P
         assert all(one != following for one, following in pairwise(seen))
 
 
-async def test_what_time_alone_changes_is_looked_at_anew(tmp_path: Path) -> None:
+async def test_parts_that_only_time_changes_are_measured_again(tmp_path: Path) -> None:
     """A lag ends, and nothing else happens to the log."""
     async with resting(tmp_path, topic={"max_compaction_lag_ms": HOUR_MS}) as (served, log):
         write(log, "abcdefghij", roll=True)
@@ -163,7 +163,7 @@ async def test_what_time_alone_changes_is_looked_at_anew(tmp_path: Path) -> None
         assert (await picture(served.broker)).eligible or (await picture(served.broker)).passes > found.passes
 
 
-async def test_a_log_that_is_offline_is_shown_as_it_was(tmp_path: Path) -> None:
+async def test_an_offline_log_is_shown_in_its_last_state(tmp_path: Path) -> None:
     async with resting(tmp_path) as (served, log):
         write(log, "ab", roll=True)
         before = await picture(served.broker)
@@ -173,7 +173,7 @@ async def test_a_log_that_is_offline_is_shown_as_it_was(tmp_path: Path) -> None:
         assert "Input/output error" in found.explanation
 
 
-async def test_a_picture_that_fails_fails_no_pass(
+async def test_a_failing_picture_does_not_fail_the_pass(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delattr("ottla.storage.pictures.passes.pass_done")
@@ -185,7 +185,7 @@ async def test_a_picture_that_fails_fails_no_pass(
     assert "its picture cannot be drawn" in caplog.text
 
 
-async def test_damage_is_refused_in_a_line(tmp_path: Path) -> None:
+async def test_damage_is_refused_in_one_line(tmp_path: Path) -> None:
     async with resting(tmp_path) as (served, log):
         write(log, "ab", roll=True)
         file = next(tmp_path.rglob("00000000000000000000.log"))

@@ -28,7 +28,7 @@ def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ottla.Br
         yield broker
 
 
-def test_a_broker_begins_with_its_quotas_and_has_them_changed(broker: ottla.Broker) -> None:
+def test_a_broker_starts_with_its_quotas_and_can_change_them(broker: ottla.Broker) -> None:
     assert broker.quotas() == APP
     broker.set_quotas("user=<default>,client-id=app", consumer_byte_rate=5, request_percentage=0.5)
     broker.set_quotas("ip=127.0.0.1", connection_creation_rate=1000)
@@ -45,7 +45,7 @@ def test_a_broker_begins_with_its_quotas_and_has_them_changed(broker: ottla.Brok
     assert broker.quotas() == APP
 
 
-def test_who_waits_is_told_with_the_reason(broker: ottla.Broker) -> None:
+def test_throttled_clients_are_listed_with_the_reason(broker: ottla.Broker) -> None:
     broker.create_topic("t")
     broker.clock.freeze()
     with RawClient(*address(broker), client_id="app") as client:
@@ -72,7 +72,7 @@ def test_who_waits_is_told_with_the_reason(broker: ottla.Broker) -> None:
         ("ip=no.such.host.invalid", {"connection_creation_rate": 1}, ["no.such.host.invalid is not a valid IP"]),
     ],
 )
-def test_what_may_not_be_set_is_refused_in_a_line(
+def test_an_invalid_quota_is_refused_in_one_line(
     broker: ottla.Broker, entity: str, quotas: dict[str, Any], words: list[str]
 ) -> None:
     with pytest.raises(ControlError) as refusal:
@@ -81,7 +81,7 @@ def test_what_may_not_be_set_is_refused_in_a_line(
     assert broker.quotas() == APP
 
 
-def test_what_is_not_there_cannot_be_removed(broker: ottla.Broker) -> None:
+def test_a_missing_quota_cannot_be_removed(broker: ottla.Broker) -> None:
     with pytest.raises(ControlError, match="user=bob: quota not found"):
         broker.remove_quotas("user=bob")
     with pytest.raises(ControlError, match="consumer_byte_rate not found; quotas: producer_byte_rate"):
@@ -89,12 +89,12 @@ def test_what_is_not_there_cannot_be_removed(broker: ottla.Broker) -> None:
 
 
 @pytest.mark.parametrize("quotas", [{"alice": {"producer_byte_rate": 1}}, {"user=alice": {"zork": 1}}])
-def test_a_broker_that_could_not_have_its_quotas_is_not_made(quotas: dict[str, dict[str, float]]) -> None:
+def test_a_broker_with_impossible_quotas_is_refused(quotas: dict[str, dict[str, float]]) -> None:
     with pytest.raises(ConfigError, match=r"^quotas: "):
         ottla.Broker(quotas=quotas)
 
 
-def test_the_command_sets_lists_and_removes(broker: ottla.Broker) -> None:
+def test_the_command_sets_lists_and_removes_quotas(broker: ottla.Broker) -> None:
     def said(*arguments: str, code: int = 0) -> str:
         ran = run_command("quotas", *arguments)
         assert ran.code == code, ran
@@ -111,7 +111,7 @@ def test_the_command_sets_lists_and_removes(broker: ottla.Broker) -> None:
     assert "no quotas" in said("list")
 
 
-def test_seeds_take_and_export_quotas(broker: ottla.Broker) -> None:
+def test_seeds_and_exports_contain_quotas(broker: ottla.Broker) -> None:
     seed: dict[str, Any] = {"topics": {"a": None}, "quotas": {"user=bob": {"request_percentage": 5}}}
     broker.seed(seed)
     assert broker.quotas() == APP | {"user=bob": {"request_percentage": 5.0}}

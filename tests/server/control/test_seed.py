@@ -65,7 +65,7 @@ def groups(client: RawClient) -> list[str]:
     return sorted(one.group_id for one in client.ask(ListGroupsRequest(states_filter=(), types_filter=())).groups)
 
 
-def test_a_broker_has_all_that_a_seed_says(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_broker_contains_all_parts_of_a_seed(broker: ottla.Broker, client: RawClient) -> None:
     done = planted(broker, SEED)
     assert done.topics == (PlantedTopic("orders", 3, 52), PlantedTopic("plain", 1, 3), PlantedTopic("bare", 1, 0))
     assert (done.groups, done.cases) == (("billing",), ("trailing-marker", "g"))
@@ -97,7 +97,7 @@ def _records(client: RawClient, topic: str) -> Any:
     return [record for batch in batches(fetch(client, topic, 0).records) for record in batch.records()]  # type: ignore[arg-type]
 
 
-def test_clients_write_on_behind_a_seed_and_a_restart_finds_it(tmp_path: Path) -> None:
+def test_clients_append_after_a_seed_and_a_restart_keeps_it(tmp_path: Path) -> None:
     from support.broker.conversation import address
 
     with ottla.Broker(tmp_path / "data") as broker:
@@ -109,14 +109,14 @@ def test_clients_write_on_behind_a_seed_and_a_restart_finds_it(tmp_path: Path) -
         assert names(broker) == ["bare", "g", "orders", "plain", "trailing-marker"]
 
 
-def test_times_may_be_counted_from_the_planting(broker: ottla.Broker, client: RawClient) -> None:
+def test_times_may_be_relative_to_the_seeding(broker: ottla.Broker, client: RawClient) -> None:
     broker.advance_clock(1)
     planted(broker, "topics: {t: {records: [{value: a, timestamp: -25h}, {value: b, timestamp: -90s}, {value: c}]}}")
     old, late, now = (record.timestamp for record in _records(client, "t"))
     assert (now - old, now - late) == (25 * 3_600_000, 90_000)
 
 
-def test_json_and_mappings_say_the_same_as_yaml(broker: ottla.Broker) -> None:
+def test_json_mappings_and_yaml_are_equivalent(broker: ottla.Broker) -> None:
     said = {"topics": {"t": {"partitions": 2, "records": [{"key": "k", "value": {"json": [1]}, "partition": 1}]}}}
     expected = Planted((PlantedTopic("t", 2, 1),))
     assert planted(broker, {"topics": {"t": said["topics"]["t"] | {"records": ()}}}) == Planted(
@@ -128,7 +128,7 @@ def test_json_and_mappings_say_the_same_as_yaml(broker: ottla.Broker) -> None:
     assert planted(broker, json.dumps(said, indent="\t")) == expected
 
 
-def test_what_was_planted_before_is_left_alone(broker: ottla.Broker) -> None:
+def test_an_existing_seed_is_left_alone(broker: ottla.Broker) -> None:
     planted(broker, SEED)
     assert planted(broker, SEED, unless_there=True) == Planted(was_there=True)
     with pytest.raises(ControlError, match=r"s line 3: topics\.orders: topic orders already exists") as refused:
@@ -136,7 +136,7 @@ def test_what_was_planted_before_is_left_alone(broker: ottla.Broker) -> None:
     assert refused.value.kind is Kind.CONFLICT
 
 
-def test_a_seed_of_which_a_part_is_there_is_refused(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_partly_existing_seed_is_refused(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "plain")
     with pytest.raises(ControlError, match=r"topics\.plain: topic plain already exists"):
         planted(broker, SEED)
@@ -144,7 +144,7 @@ def test_a_seed_of_which_a_part_is_there_is_refused(broker: ottla.Broker, client
     assert names(broker) == ["plain"]
 
 
-def test_what_a_broker_has_comes_out_as_a_seed(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_brokers_content_is_exported_as_a_seed(broker: ottla.Broker, client: RawClient) -> None:
     planted(broker, "topics: {t: {partitions: 2, configs: {retention.ms: 5}}, u: }")
     said = broker.run(export, broker.inner)
     assert said == {
@@ -254,7 +254,7 @@ REFUSED: dict[str, tuple[str, str]] = {
 
 
 @each_case("text, said", REFUSED.values(), ids=REFUSED)
-def test_what_is_wrong_is_named_with_its_place(text: str, said: str) -> None:
+def test_errors_are_reported_with_their_position(text: str, said: str) -> None:
     with pytest.raises(ControlError) as refused:
         seed_of_text(text, "s")
     sentence = str(refused.value)
@@ -267,7 +267,7 @@ def test_a_seed_that_is_too_long_is_refused() -> None:
         seed_of_text("#" * (SEED_BYTES_MAX + 1), "s")
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ControlError, match=r"cannot read .*none\.yaml: No such file"):
         seed_from(tmp_path / "none.yaml")
     (tmp_path / "latin.yaml").write_bytes(b"topics: {\xff: }")
@@ -313,16 +313,14 @@ REFUSED_BY_A_BROKER: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize(("text", "said"), REFUSED_BY_A_BROKER.values(), ids=REFUSED_BY_A_BROKER)
-def test_what_a_broker_does_not_take_leaves_nothing(
-    text: str, said: str, broker: ottla.Broker, client: RawClient
-) -> None:
+def test_a_refused_seed_leaves_nothing(text: str, said: str, broker: ottla.Broker, client: RawClient) -> None:
     with pytest.raises(ControlError, match=said) as refused:
         planted(broker, text)
     assert "\n" not in str(refused.value)
     assert (names(broker), groups(client)) == ([], [])
 
 
-def test_a_seed_that_fails_in_its_midst_is_taken_back(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_partly_failed_seed_is_reverted(broker: ottla.Broker, client: RawClient) -> None:
     """Another client created the last case's group while the seed was applied."""
     text = "topics: {a: {records: [{value: x}]}}\ncases: [{name: group-epoch-near-its-end, topic: g}]\n"
     planted(broker, text)
@@ -357,7 +355,7 @@ _ANYTHING = st.recursive(
 
 
 @given(_ANYTHING)
-def test_whatever_a_mapping_holds_it_is_a_seed_or_refused(value: Any) -> None:
+def test_any_mapping_is_a_valid_seed_or_refused(value: Any) -> None:
     try:
         seed_of(field_of(value, "s"))
     except ControlError as error:
@@ -367,7 +365,7 @@ def test_whatever_a_mapping_holds_it_is_a_seed_or_refused(value: Any) -> None:
 # The seed of a starting broker.
 
 
-def test_a_broker_begins_with_its_seed_and_after_each_reset(tmp_path: Path) -> None:
+def test_a_broker_is_seeded_at_start_and_after_each_reset(tmp_path: Path) -> None:
     with ottla.Broker(tmp_path / "data", seed={"topics": {"a": {"records": [{"value": "x"}]}, "b": {}}}) as broker:
         assert names(broker) == ["a", "b"]
 
@@ -383,7 +381,7 @@ def test_a_broker_begins_with_its_seed_and_after_each_reset(tmp_path: Path) -> N
         assert names(broker) == ["a", "b"]
 
 
-def test_a_restored_snapshot_is_what_it_was(tmp_path: Path) -> None:
+def test_a_restored_snapshot_is_not_seeded(tmp_path: Path) -> None:
     with ottla.Broker(tmp_path / "other") as broker:
         broker.seed({"topics": {"c": {}}})
         broker.snapshot(tmp_path / "snapshot")
@@ -394,14 +392,14 @@ def test_a_restored_snapshot_is_what_it_was(tmp_path: Path) -> None:
         assert names(broker) == ["a"]
 
 
-def test_a_later_start_on_the_same_data_leaves_it_as_it_is(tmp_path: Path) -> None:
+def test_a_later_start_on_the_same_data_does_not_seed_again(tmp_path: Path) -> None:
     (tmp_path / "seed.yaml").write_text("topics: {a: , b: }")
     for _ in range(2):
         with ottla.Broker(tmp_path / "data", seed=tmp_path / "seed.yaml") as broker:
             assert names(broker) == ["a", "b"]
 
 
-def test_a_seed_that_is_wrong_is_refused_before_anything_starts(tmp_path: Path) -> None:
+def test_an_invalid_seed_is_refused_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(ControlError, match=r"seed: topcs: unknown field"):
         ottla.Broker(tmp_path / "data", seed={"topcs": {}})
     with pytest.raises(TypeError, match=r"seed: expected str or PathLike or Mapping or None, found 3"):
@@ -415,7 +413,7 @@ def test_a_seed_that_is_wrong_is_refused_before_anything_starts(tmp_path: Path) 
         assert names(broker) == []
 
 
-def test_a_program_plants_a_seed_and_loads_a_case(broker: ottla.Broker) -> None:
+def test_a_program_applies_a_seed_and_loads_a_case(broker: ottla.Broker) -> None:
     assert broker.seed({"topics": {"t": {}}}).topics == (PlantedTopic("t", 1, 0),)
     assert broker.export_seed() == {"topics": {"t": {"partitions": 1, "replication_factor": 1}}}
     case = broker.load_case("trailing-marker", topic="u")
@@ -423,7 +421,7 @@ def test_a_program_plants_a_seed_and_loads_a_case(broker: ottla.Broker) -> None:
     assert broker.cases()[0].name == "trailing-marker"
 
 
-async def test_a_beginning_that_fails_leaves_the_ports_for_another_one(tmp_path: Path) -> None:
+async def test_a_failed_seeding_leaves_the_ports_free(tmp_path: Path) -> None:
     begun = 0
 
     async def prepare(_: object) -> None:

@@ -25,7 +25,7 @@ def bases(log: Log) -> list[int]:
     return [segment.base_offset for segment in log.segments]
 
 
-async def test_a_roll_seals_what_there_is_and_an_empty_segment_stays(tmp_path: Path) -> None:
+async def test_a_roll_seals_existing_records_and_keeps_an_empty_segment(tmp_path: Path) -> None:
     async with resting(tmp_path, topic=DELETE) as (served, log):
         write(log, "ab")
         (row,) = (await roll(served.broker, "t")).partitions
@@ -35,7 +35,7 @@ async def test_a_roll_seals_what_there_is_and_an_empty_segment_stays(tmp_path: P
         assert bases(log) == [0, 2]
 
 
-async def test_clients_read_and_write_on_after_a_roll(tmp_path: Path) -> None:
+async def test_clients_continue_after_a_roll(tmp_path: Path) -> None:
     async with resting(tmp_path, topic=DELETE) as (served, log):
         write(log, "ab")
         await roll(served.broker, "t", [0])
@@ -44,7 +44,7 @@ async def test_clients_read_and_write_on_after_a_roll(tmp_path: Path) -> None:
         assert [[key for _, key, _ in each] for each in found] == [[b"a", b"b"], [b"c"]]
 
 
-async def test_a_disk_that_refuses_a_roll_is_told_of(tmp_path: Path) -> None:
+async def test_a_roll_refused_by_the_disk_is_reported(tmp_path: Path) -> None:
     files = TroubledFiles()
     async with resting(tmp_path, files) as (served, log):
         write(log, "a")
@@ -80,7 +80,7 @@ async def test_retention_is_applied_by_size_by_age_and_by_log_start(tmp_path: Pa
         assert (row.segments_deleted, row.bytes_deleted, row.log_start_offset) == (3, before_bytes, 3)
 
 
-async def test_a_pass_that_is_under_way_is_waited_for(tmp_path: Path) -> None:
+async def test_a_running_pass_is_waited_for(tmp_path: Path) -> None:
     files, done = GatedFiles(), []
     async with resting(tmp_path, files, topic={"cleanup_policy": "compact,delete", "retention_bytes": 0}) as (
         served,
@@ -101,7 +101,7 @@ async def test_a_pass_that_is_under_way_is_waited_for(tmp_path: Path) -> None:
         assert log.log_start_offset == 3
 
 
-async def test_a_partition_that_somebody_else_compacts_is_told_of(tmp_path: Path) -> None:
+async def test_a_leased_partition_is_reported(tmp_path: Path) -> None:
     async with resting(tmp_path) as (served, _):
         await served.ask(create_topic, "other", cleanup_policy="delete", retention_bytes=0)
         write(log_of(served.broker, "other"), "ab")
@@ -114,7 +114,7 @@ async def test_a_partition_that_somebody_else_compacts_is_told_of(tmp_path: Path
         assert rows["other"].segments_deleted == 1
 
 
-async def test_a_disk_that_refuses_a_deletion_is_told_of(tmp_path: Path) -> None:
+async def test_a_deletion_refused_by_the_disk_is_reported(tmp_path: Path) -> None:
     files = TroubledFiles()
     async with resting(tmp_path, files, topic=DELETE | {"retention_bytes": 0}) as (served, log):
         write(log, "ab", roll=True)

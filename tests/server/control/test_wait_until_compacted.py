@@ -40,7 +40,7 @@ def covered(done: Compacted) -> tuple[int, int]:
     return row.waited_for_offset, row.first_dirty_offset
 
 
-async def test_it_returns_when_a_pass_has_covered_what_was_closed(tmp_path: Path) -> None:
+async def test_the_wait_ends_after_a_pass_covers_the_closed_segments(tmp_path: Path) -> None:
     files, done = GatedFiles(), []
     async with resting(tmp_path, files) as (served, log), trio.open_nursery() as nursery:
         write(log, "aab", roll=True)
@@ -58,7 +58,7 @@ async def test_it_returns_when_a_pass_has_covered_what_was_closed(tmp_path: Path
     assert [covered(each) for each in done] == [(3, 3)]
 
 
-async def test_it_starts_nothing(tmp_path: Path) -> None:
+async def test_waiting_starts_no_pass(tmp_path: Path) -> None:
     async with resting(tmp_path) as (served, log):
         write(log, "aa", roll=True)
         with pytest.raises(ControlError) as refused:
@@ -70,7 +70,7 @@ async def test_it_starts_nothing(tmp_path: Path) -> None:
         assert offsets(log) == [0, 1]
 
 
-async def test_what_is_covered_already_is_not_waited_for(tmp_path: Path) -> None:
+async def test_already_covered_records_are_not_waited_for(tmp_path: Path) -> None:
     async with resting(tmp_path) as (served, log):
         assert covered(await wait_until_compacted(served.broker, "t", 0)) == (0, 0)
         write(log, "aab", roll=True)
@@ -103,7 +103,7 @@ REASONS: dict[str, tuple[Callable[[Log], None], dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("state", "configs", "says"), REASONS.values(), ids=REASONS.keys())
-async def test_a_wait_that_is_too_long_ends_with_what_the_cleaner_waits_for(
+async def test_a_timed_out_wait_reports_the_cleaners_obstacle(
     state: Callable[[Log], None], configs: dict[str, Any], says: str, tmp_path: Path
 ) -> None:
     async with resting(tmp_path, topic=configs, options={"log_cleaner_backoff_ms": "1"}) as (served, log):
@@ -122,7 +122,7 @@ async def test_a_frozen_clock_is_named(tmp_path: Path) -> None:
             await wait_until_compacted(served.broker, "t", 0.01)
 
 
-async def test_who_rolls_waits_for_all_there_is(tmp_path: Path) -> None:
+async def test_a_wait_after_a_roll_covers_the_whole_log(tmp_path: Path) -> None:
     async with resting(tmp_path, options={"log_cleaner_backoff_ms": "15000"}) as (served, log):
         write(log, "aab")
         await roll(served.broker, "t")
@@ -131,7 +131,7 @@ async def test_who_rolls_waits_for_all_there_is(tmp_path: Path) -> None:
         assert offsets(log) == [1, 2]
 
 
-async def test_what_somebody_else_compacts_counts_when_he_says_so(tmp_path: Path) -> None:
+async def test_an_external_compaction_counts_after_its_completion(tmp_path: Path) -> None:
     async with resting(tmp_path) as (served, log), trio.open_nursery() as nursery:
         rolled(log)
         lease = await served.broker.leases.pause(T_0, HOUR_MS)
@@ -170,7 +170,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize(("end", "says"), ENDS.values(), ids=ENDS.keys())
-async def test_a_wait_ends_when_it_would_be_in_vain(end: Callable[[Served], Any], says: str, tmp_path: Path) -> None:
+async def test_a_wait_that_cannot_succeed_ends(end: Callable[[Served], Any], says: str, tmp_path: Path) -> None:
     refused = []
     async with resting(tmp_path) as (served, log), trio.open_nursery() as nursery:
         rolled(log)
@@ -188,14 +188,14 @@ async def test_a_wait_ends_when_it_would_be_in_vain(end: Callable[[Served], Any]
 
 
 @pytest.mark.parametrize("timeout_s", [-1, float("nan"), float("inf"), "1", None, True, 86_401])
-async def test_wrong_timeouts(timeout_s: Any, tmp_path: Path) -> None:
+async def test_wrong_timeouts_are_refused(timeout_s: Any, tmp_path: Path) -> None:
     async with resting(tmp_path) as (served, _):
         with pytest.raises(ControlError, match="timeout_s: expected seconds from 0 to 86400"):
             await wait_until_compacted(served.broker, "t", timeout_s)
 
 
 @pytest.mark.parametrize("seed", range(size(1, 20)))
-async def test_on_a_random_history_it_never_returns_early(seed: int, tmp_path: Path) -> None:
+async def test_on_a_random_history_the_wait_never_ends_early(seed: int, tmp_path: Path) -> None:
     """Each key below the offset that it waited for occurs once: this is the meaning of compacted."""
     rng = random.Random(seed)
     async with resting(
@@ -247,7 +247,7 @@ async def test_partitions_may_be_named(tmp_path: Path) -> None:
         assert [row.partition for row in done.partitions] == [1]
 
 
-async def test_many_partitions_are_looked_at_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_partitions_are_examined_in_time_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with resting(tmp_path, topic={"partitions": 20}) as (served, _):
         monkeypatch.setattr(time_slices, "SLICE_S", 0)
         monkeypatch.setattr(time_slices, "PASS_S", 0)

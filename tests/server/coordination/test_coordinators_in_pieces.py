@@ -281,7 +281,7 @@ def offsets_of_many_groups_in_a_transaction() -> Groups:
     return groups
 
 
-def a_transaction_ends_that_commits_offsets_of_many_groups() -> Prepared:
+def a_transaction_with_offsets_of_many_groups_ends() -> Prepared:
     groups = offsets_of_many_groups_in_a_transaction()
     shard = groups.coordinator.shards[0]
 
@@ -294,7 +294,7 @@ def a_transaction_ends_that_commits_offsets_of_many_groups() -> Prepared:
 MANY_AT_ONCE = [
     many_groups_are_given_up,
     many_transactional_ids_are_given_up,
-    a_transaction_ends_that_commits_offsets_of_many_groups,
+    a_transaction_with_offsets_of_many_groups_ends,
     a_topic_that_many_groups_committed_is_deleted,
     a_topic_with_many_offsets_is_deleted,
     a_topic_was_deleted_before_the_load,
@@ -314,7 +314,7 @@ MANY_AT_ONCE = [
 
 
 @pytest.mark.parametrize("prepare", MANY_AT_ONCE, ids=lambda prepare: prepare.__name__)
-def test_what_happens_to_many_happens_in_pieces(prepare: Callable[[], Prepared]) -> None:
+def test_an_event_that_concerns_many_is_handled_in_pieces(prepare: Callable[[], Prepared]) -> None:
     it, happen, is_done = prepare()
     happen()
     assert not is_done()
@@ -329,7 +329,7 @@ def test_what_happens_to_many_happens_in_pieces(prepare: Callable[[], Prepared])
     assert done.pieces >= MANY // max(PLACES_A_PIECE, IDS_A_PIECE)
 
 
-def test_what_is_left_to_do_at_the_end_of_a_transaction_is_done_for_who_asks() -> None:
+def test_remaining_work_of_a_transactions_end_is_done_on_access() -> None:
     groups = offsets_of_many_groups_in_a_transaction()
 
     end_transaction(groups, commit=True)
@@ -346,7 +346,7 @@ def test_what_is_left_to_do_at_the_end_of_a_transaction_is_done_for_who_asks() -
 
 
 @pytest.mark.parametrize("becomes", ["nobody's", "another node's"])
-def test_what_comes_due_in_a_group_that_is_given_up_has_no_effect_though_it_was_not_come_to_yet(becomes: str) -> None:
+def test_a_due_event_of_an_unloaded_group_has_no_effect(becomes: str) -> None:
     groups = ConsumerGroups(MemoryStore(1), orders=1)
     for number in range(MANY):
         groups.commit({("orders", 0): number}, group=f"old{number}")
@@ -373,7 +373,7 @@ def test_what_comes_due_in_a_group_that_is_given_up_has_no_effect_though_it_was_
     assert groups.coordinator.next_deadline_ms() is None
 
 
-def test_a_member_that_goes_costs_no_look_at_the_topics_of_the_others() -> None:
+def test_a_leaving_member_causes_no_scan_of_other_members_topics() -> None:
     """Otherwise members that leave one after the other would cost the square of their number."""
     groups = members_of_a_consumer_group()
     looks = []
@@ -386,7 +386,7 @@ def test_a_member_that_goes_costs_no_look_at_the_topics_of_the_others() -> None:
     assert len(looks) <= 1
 
 
-def test_an_offset_that_is_committed_while_old_ones_expire_stays() -> None:
+def test_an_offset_committed_during_expiry_stays() -> None:
     groups = a_group_with_many_offsets()
     pass_time(groups, 8 * 86_400_000)
     last = ("orders", MANY - 1)
@@ -403,7 +403,7 @@ def test_an_offset_that_is_committed_while_old_ones_expire_stays() -> None:
     assert offset_of(groups.restarted(), last) == 77
 
 
-def test_offsets_in_a_topic_of_the_same_name_stay_while_those_of_the_deleted_one_are_forgotten() -> None:
+def test_offsets_of_a_recreated_topic_stay_while_the_deleted_ones_are_forgotten() -> None:
     groups = a_group_with_many_offsets()
     delete_topic(groups)
     groups.topics.put("orders", MANY)
@@ -415,7 +415,7 @@ def test_offsets_in_a_topic_of_the_same_name_stay_while_those_of_the_deleted_one
     assert [offset_of(groups.restarted(), place) for place in places] == [5, 5]
 
 
-def test_topics_deleted_while_offsets_are_forgotten_are_forgotten_too_in_one_more_round() -> None:
+def test_topics_deleted_during_a_round_are_handled_in_one_more_round() -> None:
     groups = Groups(topics=FakeTopics(orders=1, bills=1))
     for number in range(100):
         groups.commit({("orders", 0): 1, ("bills", 0): 1}, group=f"g{number}")
@@ -431,7 +431,7 @@ def test_topics_deleted_while_offsets_are_forgotten_are_forgotten_too_in_one_mor
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_nobody_joins_a_group_between_the_pieces_of_its_deletion(protocol: str) -> None:
+def test_joins_are_refused_between_the_pieces_of_a_groups_deletion(protocol: str) -> None:
     groups = ConsumerGroups(orders=MANY)
     groups.commit(dict.fromkeys([("orders", index) for index in range(MANY)], 1))
     deletion = groups.coordinator.delete_group("g", groups.now_ms)
@@ -450,7 +450,7 @@ def test_nobody_joins_a_group_between_the_pieces_of_its_deletion(protocol: str) 
 
 
 @pytest.mark.parametrize("ends", ["given up", "failed"])
-def test_a_group_whose_deletion_has_ended_in_the_midst_may_be_joined_and_deleted(ends: str) -> None:
+def test_a_group_whose_deletion_was_interrupted_can_be_joined_and_deleted(ends: str) -> None:
     groups = Groups(topics=FakeTopics(orders=MANY))
     groups.commit(dict.fromkeys([("orders", index) for index in range(MANY)], 1))
     deletion = groups.coordinator.delete_group("g", groups.now_ms)
@@ -471,7 +471,7 @@ def test_a_group_whose_deletion_has_ended_in_the_midst_may_be_joined_and_deleted
     assert not offset_count(groups)
 
 
-def test_a_transaction_begun_while_ids_expire_is_not_forgotten() -> None:
+def test_a_transaction_started_during_expiry_of_ids_is_not_forgotten() -> None:
     transactions = Transactions()
     for number in range(4 * MANY):
         transactions.init(f"x{number}")
@@ -488,7 +488,7 @@ def test_a_transaction_begun_while_ids_expire_is_not_forgotten() -> None:
     assert Transactions(after=transactions).knows(last)
 
 
-def test_pieces_for_a_shard_that_was_given_up_are_not_done() -> None:
+def test_pieces_for_an_unloaded_shard_are_not_done() -> None:
     groups = groups_that_committed()
     delete_topic(groups)
     groups.coordinator.run_due(groups.now_ms, lambda: True)
@@ -501,7 +501,7 @@ def test_pieces_for_a_shard_that_was_given_up_are_not_done() -> None:
     assert groups.store.appends == appends
 
 
-def test_a_job_that_fails_takes_no_other_with_it() -> None:
+def test_a_failing_job_does_not_affect_other_jobs() -> None:
     done: list[str] = []
 
     def failing() -> Job:
@@ -523,7 +523,7 @@ def test_a_job_that_fails_takes_no_other_with_it() -> None:
     assert not jobs
 
 
-def test_markers_that_are_left_to_do_are_not_written_for_a_shard_that_was_loaded_anew_before_the_first() -> None:
+def test_pending_markers_are_not_written_for_a_reloaded_shard() -> None:
     transactions = Transactions()
     producer = transactions.init("x")
     transactions.add("x", producer, *(TopicPartition("a", index) for index in range(2 * MARKERS_A_PIECE)))
@@ -539,7 +539,7 @@ def test_markers_that_are_left_to_do_are_not_written_for_a_shard_that_was_loaded
 
 
 @pytest.mark.parametrize("kind", ["groups", "transactions"])
-def test_who_lists_a_partition_that_is_given_up_meanwhile_is_told_to_ask_again(kind: str) -> None:
+def test_a_list_request_for_a_partition_unloaded_concurrently_is_retriable(kind: str) -> None:
     it: Groups | Transactions
     steps: Steps[Any]
     if kind == "groups":
@@ -572,7 +572,7 @@ def a_consumer_group_that_cannot_be_taken_up(groups: ConsumerGroups) -> None:
 
 
 @pytest.mark.parametrize("damage", [a_classic_group_that_cannot_be_taken_up, a_consumer_group_that_cannot_be_taken_up])
-def test_a_group_that_cannot_be_taken_up_keeps_no_other_of_its_partition_from_it(
+def test_a_group_that_cannot_be_loaded_does_not_stop_its_partition(
     damage: Callable[[ConsumerGroups], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     before = ConsumerGroups(MemoryStore(1), orders=1)
@@ -591,7 +591,7 @@ def test_a_group_that_cannot_be_taken_up_keeps_no_other_of_its_partition_from_it
     assert "(1 of 3 failed)" in caplog.text
 
 
-def test_a_transaction_that_cannot_be_taken_up_keeps_no_other_of_its_partition_from_it() -> None:
+def test_a_transaction_that_cannot_be_loaded_does_not_stop_its_partition() -> None:
     before = Transactions()
     names = [name for name in map(str, range(20)) if not before.coordinator.partition_for(name)]
     for name in names:
@@ -615,7 +615,7 @@ def members_of_both_protocols(count: int) -> tuple[ConsumerGroups, list[MemberId
     return groups, [MemberIdentity(member_id=one) for one in ids]
 
 
-def test_members_who_cannot_leave_when_others_have_are_told_so_each() -> None:
+def test_members_that_cannot_leave_after_earlier_ones_get_individual_errors() -> None:
     groups, leaving = members_of_both_protocols(2 * MEMBERS_A_PIECE + 1)
     steps = groups.coordinator.leave(groups.coordinator.shard_for("g"), "g", leaving, groups.now_ms)
     next(steps)
@@ -633,7 +633,7 @@ def test_members_who_cannot_leave_when_others_have_are_told_so_each() -> None:
     assert groups.table().members.keys() == stay == groups.restarted().table().members.keys()
 
 
-def test_members_of_whom_nobody_can_leave_are_told_so_together() -> None:
+def test_members_get_one_common_error_if_none_can_leave() -> None:
     groups, leaving = members_of_both_protocols(MEMBERS_A_PIECE + 1)
     groups.store.failure = ErrorCode.NOT_COORDINATOR
 
@@ -705,7 +705,7 @@ def members_of_a_large_group_do_not_sync() -> Prepared:
     return groups, lambda: pass_time(groups, 60_000), lambda: groups.state() == "Empty"
 
 
-def the_leader_of_a_large_group_asks_again_who_is_in_it() -> Prepared:
+def the_leader_of_a_large_group_joins_again() -> Prepared:
     groups, joins = joins_of_a_large_group()
     groups.advance(0)
     again: list[Reply[JoinGroupResponse]] = []
@@ -723,12 +723,12 @@ OF_LARGE_GROUPS = [
     a_large_group_is_joined_while_it_waits_for_its_leader,
     members_of_a_large_group_do_not_rejoin,
     members_of_a_large_group_do_not_sync,
-    the_leader_of_a_large_group_asks_again_who_is_in_it,
+    the_leader_of_a_large_group_joins_again,
 ]
 
 
 @pytest.mark.parametrize("prepare", OF_LARGE_GROUPS, ids=lambda prepare: prepare.__name__)
-def test_others_have_their_turns_between_any_two_members_of_a_large_group(prepare: Callable[[], Prepared]) -> None:
+def test_other_tasks_run_between_any_two_members_of_a_large_group(prepare: Callable[[], Prepared]) -> None:
     it, happen, is_done = prepare()
     happen()
     assert not is_done()
@@ -800,7 +800,7 @@ def test_a_large_classic_group_becomes_a_consumer_group_in_pieces() -> None:
     assert same_after_a_restart(groups)
 
 
-def test_a_classic_group_that_changes_while_it_is_made_another_is_looked_at_anew() -> None:
+def test_a_classic_group_that_changes_during_its_conversion_is_examined_again() -> None:
     groups = a_large_stable_group()
     gone, stays = groups.members()[7], groups.members()[0]
     steps = coming(groups)
@@ -817,7 +817,7 @@ def test_a_classic_group_that_changes_while_it_is_made_another_is_looked_at_anew
     assert same_after_a_restart(groups)
 
 
-def test_who_joins_a_large_classic_group_that_changes_all_the_time_is_told_to_ask_again() -> None:
+def test_a_join_to_a_constantly_changing_large_classic_group_is_retriable() -> None:
     groups = a_large_stable_group()
     leaving = iter(groups.members())
 
@@ -835,7 +835,7 @@ def test_who_joins_a_large_classic_group_that_changes_all_the_time_is_told_to_as
     assert groups.enter_error("new") is E.NONE
 
 
-def a_large_group_with_a_member_of_the_consumer_protocol(**fields: Any) -> ConsumerGroups:
+def a_large_group_with_a_consumer_protocol_member(**fields: Any) -> ConsumerGroups:
     groups = a_large_stable_group()
     groups.enter("new", **fields)
     groups.advance(0)
@@ -844,12 +844,12 @@ def a_large_group_with_a_member_of_the_consumer_protocol(**fields: Any) -> Consu
 
 
 def the_last_member_of_the_consumer_protocol_leaves() -> Prepared:
-    groups = a_large_group_with_a_member_of_the_consumer_protocol()
+    groups = a_large_group_with_a_consumer_protocol_member()
     return groups, lambda: groups.beat("new", -1), lambda: is_classic(groups) and len(groups.members()) == MEMBERS
 
 
-def the_last_member_of_the_consumer_protocol_comes_back_with_the_other() -> Prepared:
-    groups = a_large_group_with_a_member_of_the_consumer_protocol(instance_id="i")
+def the_last_consumer_protocol_member_returns_with_the_classic() -> Prepared:
+    groups = a_large_group_with_a_consumer_protocol_member(instance_id="i")
     groups.beat("new", -2, instance_id="i")
 
     def come_back() -> None:
@@ -868,7 +868,7 @@ def is_classic(groups: ConsumerGroups) -> bool:
     "prepare",
     [
         the_last_member_of_the_consumer_protocol_leaves,
-        the_last_member_of_the_consumer_protocol_comes_back_with_the_other,
+        the_last_consumer_protocol_member_returns_with_the_classic,
     ],
     ids=lambda prepare: prepare.__name__,
 )
@@ -888,8 +888,8 @@ def test_a_large_consumer_group_becomes_a_classic_group_in_pieces(prepare: Calla
     assert sorted(again.members()) == sorted(groups.members())
 
 
-def test_a_large_group_that_cannot_be_written_down_as_a_classic_one_stays_as_it_is() -> None:
-    groups = a_large_group_with_a_member_of_the_consumer_protocol()
+def test_a_large_group_whose_conversion_to_classic_fails_is_unchanged() -> None:
+    groups = a_large_group_with_a_consumer_protocol_member()
     groups.beat("new", -1)
     groups.store.failure = E.NOT_COORDINATOR
     pursue(groups)
@@ -908,8 +908,8 @@ def test_a_large_group_that_cannot_be_written_down_as_a_classic_one_stays_as_it_
     assert len(groups.members()) == MEMBERS - 1
 
 
-def test_a_large_group_that_changes_while_it_becomes_a_classic_one_is_made_one_with_a_later_join() -> None:
-    groups = a_large_group_with_a_member_of_the_consumer_protocol()
+def test_a_large_group_that_changes_during_its_downgrade_is_converted_later() -> None:
+    groups = a_large_group_with_a_consumer_protocol_member()
     table = groups.table()
     leaving = iter(list(table.members))
     groups.beat("new", -1)
@@ -928,7 +928,7 @@ def test_a_large_group_that_changes_while_it_becomes_a_classic_one_is_made_one_w
     assert sorted(groups.restarted().members()) == sorted(groups.members())
 
 
-def test_a_large_group_is_not_told_to_join_again_while_it_becomes_a_classic_one() -> None:
+def test_a_large_group_gets_no_rejoin_request_during_its_downgrade() -> None:
     groups = a_large_stable_group()
     groups.enter("new")
     classic = groups.table().members[next(iter(groups.table().members))]
@@ -941,8 +941,8 @@ def test_a_large_group_is_not_told_to_join_again_while_it_becomes_a_classic_one(
     )
 
 
-def test_members_that_go_while_a_large_group_becomes_a_classic_one_are_not_in_it() -> None:
-    groups = a_large_group_with_a_member_of_the_consumer_protocol()
+def test_members_that_leave_during_a_large_downgrade_are_not_in_the_result() -> None:
+    groups = a_large_group_with_a_consumer_protocol_member()
     groups.beat("new", -1)
     for _ in range(4 * MEMBERS):
         groups.coordinator.run_due(groups.now_ms, lambda: True)
@@ -957,7 +957,7 @@ def test_members_that_go_while_a_large_group_becomes_a_classic_one_are_not_in_it
     assert sorted(groups.restarted().members()) == sorted(groups.members())
 
 
-def test_a_large_classic_group_is_described_in_pieces_as_it_was_at_the_first() -> None:
+def test_a_large_classic_group_is_described_in_its_initial_state_in_pieces() -> None:
     groups = a_large_stable_group()
     ids = groups.members()
     steps = groups.coordinator.describe_group("g", 6)
@@ -972,7 +972,7 @@ def test_a_large_classic_group_is_described_in_pieces_as_it_was_at_the_first() -
     assert all(one.member_assignment for one in described.members)
 
 
-def test_a_large_group_is_not_encoded_anew_to_be_written() -> None:
+def test_a_large_group_is_not_encoded_again_for_the_write() -> None:
     """The group is one record, which is written in a single step."""
     groups, _ = syncs_of_a_large_group()
     group = groups.coordinator.shard_of("g").groups["g"]
@@ -981,7 +981,7 @@ def test_a_large_group_is_not_encoded_anew_to_be_written() -> None:
     assert calls_of(lambda: group_value(group, {})) < 5 * MEMBERS
 
 
-def test_a_group_that_is_too_large_for_a_record_is_refused_without_making_it() -> None:
+def test_an_oversized_group_is_refused_without_building_its_record() -> None:
     groups, _ = syncs_of_a_large_group()
     groups.store.max_batch_bytes = lambda partition: 20 * MEMBERS  # type: ignore[method-assign]
     leader = groups.members()[0]

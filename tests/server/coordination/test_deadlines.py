@@ -86,7 +86,7 @@ def test_a_cleared_deadline_does_not_ring() -> None:
     assert it.rung == [(1, 30)]
 
 
-def test_an_action_may_clear_and_move_others_that_are_due_too() -> None:
+def test_an_action_may_clear_and_move_due_deadlines() -> None:
     it = Ringing(2)
 
     def meddle(now_ms: int) -> None:
@@ -104,7 +104,7 @@ def test_an_action_may_clear_and_move_others_that_are_due_too() -> None:
     assert it.rung == [(1, 15)]
 
 
-def test_what_an_action_sets_for_now_waits_for_the_next_call() -> None:
+def test_a_deadline_set_for_now_waits_for_the_next_call() -> None:
     """Otherwise a deadline that sets itself again at once would never release the event loop."""
     it = Ringing(0)
     again = Deadline(lambda now_ms: it.set(again, now_ms))
@@ -115,7 +115,7 @@ def test_what_an_action_sets_for_now_waits_for_the_next_call() -> None:
     assert it.deadlines.next_due_ms() == 10
 
 
-def test_a_failing_action_does_not_lose_the_others() -> None:
+def test_a_failing_action_does_not_lose_the_remaining_ones() -> None:
     it = Ringing(1)
 
     def fail(now_ms: int) -> None:
@@ -132,7 +132,7 @@ def test_a_failing_action_does_not_lose_the_others() -> None:
     assert it.rung == [(0, 10)]
 
 
-def test_the_sleeper_is_woken_for_an_earlier_time_but_not_for_a_later_one() -> None:
+def test_the_sleeper_wakes_for_an_earlier_time_but_not_a_later_one() -> None:
     it = Ringing(2)
     it.set(it.all[0], 100)
     assert it.wakes == 1
@@ -143,7 +143,7 @@ def test_the_sleeper_is_woken_for_an_earlier_time_but_not_for_a_later_one() -> N
     assert it.wakes == 2
 
 
-def test_the_heap_may_begin_anew_while_the_earliest_is_looked_for() -> None:
+def test_the_heap_may_be_rebuilt_during_the_search_for_the_earliest() -> None:
     it = Ringing(2 * SPARE_ENTRIES)
     for deadline in it.all:
         it.set(deadline, 1_000)
@@ -156,7 +156,7 @@ def test_the_heap_may_begin_anew_while_the_earliest_is_looked_for() -> None:
     assert it.deadlines.next_due_ms() == 2_000
 
 
-def test_moving_and_clearing_does_not_let_the_heap_grow() -> None:
+def test_moving_and_clearing_does_not_grow_the_heap() -> None:
     it = Ringing(10)
     for round_number in range(1_000):
         for deadline in it.all:
@@ -174,7 +174,7 @@ def test_moving_and_clearing_does_not_let_the_heap_grow() -> None:
     assert len(it.deadlines._heap) + len(it.deadlines._old) <= most
 
 
-def test_no_call_passes_over_all_deadlines_that_were_cleared_together() -> None:
+def test_no_call_scans_all_deadlines_that_were_cleared_together() -> None:
     it = Ringing(5_000)
     last = it.all[-1]
     for number, deadline in enumerate(it.all):
@@ -189,7 +189,7 @@ def test_no_call_passes_over_all_deadlines_that_were_cleared_together() -> None:
     assert it.deadlines.next_due_ms() == last.due_ms
 
 
-def test_to_queue_one_does_not_pass_over_all_deadlines_that_were_cleared_together() -> None:
+def test_queuing_a_deadline_does_not_scan_all_cleared_ones() -> None:
     it = Ringing(5_000)
     for number, deadline in enumerate(it.all):
         it.set(deadline, 1_000 + number)
@@ -296,7 +296,7 @@ class Life:
 
 
 @pytest.mark.parametrize("seed", range(size(1, 3)))
-def test_a_long_life_of_deadlines_agrees_with_a_table(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_histories_of_deadlines_agree_with_a_table(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With almost no spare pairs the heap is rebuilt all the time, from everywhere that queues."""
     monkeypatch.setattr(deadlines_module, "SPARE_ENTRIES", 1)
     life = Life(seed)

@@ -60,7 +60,7 @@ def committed(client: RawClient) -> int:
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_offsets_go_with_their_topic_and_new_ones_are_kept_in_the_next(tmp_path: Path, times: int) -> None:
+def test_offsets_are_deleted_with_their_topic_and_new_ones_stored(tmp_path: Path, times: int) -> None:
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t")
         for offset in range(times):
@@ -76,7 +76,7 @@ def test_offsets_go_with_their_topic_and_new_ones_are_kept_in_the_next(tmp_path:
         assert committed(client) == 9
 
 
-def test_who_waits_in_a_group_is_told_that_nobody_coordinates_it(tmp_path: Path) -> None:
+def test_a_member_waiting_in_a_group_receives_not_coordinator(tmp_path: Path) -> None:
     overrides = {"group.initial.rebalance.delay.ms": "600000"}
     with ottla.Broker(str(tmp_path), overrides=overrides) as broker, RawClient(*address(broker)) as client:
         find(client, "g", GROUP)
@@ -95,7 +95,7 @@ def test_who_waits_in_a_group_is_told_that_nobody_coordinates_it(tmp_path: Path)
         assert [answer.error_code for answer in told] == [ErrorCode.NOT_COORDINATOR]
 
 
-def test_transactional_ids_go_with_their_topic(tmp_path: Path) -> None:
+def test_transactional_ids_are_deleted_with_their_topic(tmp_path: Path) -> None:
     begun = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1000)
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
         for _ in range(2):

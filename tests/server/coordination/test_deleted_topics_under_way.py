@@ -45,7 +45,7 @@ def begun(client: RawClient, version: int) -> TransactionalClient:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_transaction_ends_without_the_offsets_that_went_with_their_topic(client: RawClient, commit: bool) -> None:
+def test_a_transaction_ends_without_the_offsets_of_the_deleted_topic(client: RawClient, commit: bool) -> None:
     find(client, "g", 0)
     producer = begun(client, 0)
     assert producer.add("t", 0) is ErrorCode.NONE
@@ -59,7 +59,7 @@ def test_a_transaction_ends_without_the_offsets_that_went_with_their_topic(clien
     producer.begin()
 
 
-def test_an_id_whose_transaction_went_with_its_topic_begins_anew(client: RawClient) -> None:
+def test_an_id_whose_transaction_was_deleted_restarts(client: RawClient) -> None:
     producer = begun(client, 2)
     producer.produce("t", ("k", "v"))
     remove(client, TRANSACTIONS)
@@ -69,7 +69,7 @@ def test_an_id_whose_transaction_went_with_its_topic_begins_anew(client: RawClie
     again.begin()
 
 
-def test_a_member_of_a_consumer_group_comes_again(client: RawClient) -> None:
+def test_a_member_of_a_consumer_group_rejoins(client: RawClient) -> None:
     def beat(epoch: int) -> tuple[ErrorCode, int]:
         answer = client.ask(
             ConsumerGroupHeartbeatRequest(

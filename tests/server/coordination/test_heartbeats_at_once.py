@@ -68,7 +68,7 @@ def with_broker(work: Callable[[Broker], Awaitable[None]]) -> None:
 
 
 @pytest.mark.parametrize("kind", JOINS)
-def test_the_topic_of_groups_is_waited_for_alone(kind: str) -> None:
+def test_only_the_creation_of_the_groups_topic_is_waited_for(kind: str) -> None:
     async def work(broker: Broker) -> None:
         join = JOINS[kind]()
         way, first = await ask(broker, join)
@@ -80,7 +80,7 @@ def test_the_topic_of_groups_is_waited_for_alone(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", JOINS)
-def test_what_is_told_is_on_disk(kind: str) -> None:
+def test_acknowledged_heartbeats_are_on_disk(kind: str) -> None:
     async def work(broker: Broker) -> None:
         await broker.services.coordinators.groups.ensure_topic()
         await set_topic_configs(broker, OFFSETS_TOPIC, {"flush.messages": "1"})
@@ -96,7 +96,7 @@ def test_what_is_told_is_on_disk(kind: str) -> None:
     with_broker(work)
 
 
-def test_a_classic_member_is_kept_waiting_for_no_disk() -> None:
+def test_a_classic_member_waits_for_no_disk() -> None:
     async def work(broker: Broker) -> None:
         groups = broker.services.coordinators.groups
         await groups.ensure_topic()
@@ -110,28 +110,28 @@ def test_a_classic_member_is_kept_waiting_for_no_disk() -> None:
     with_broker(work)
 
 
-def test_a_topology_is_looked_at_before_and_each_refusal_is_an_answer() -> None:
+def test_a_topology_is_checked_first_and_each_refusal_is_a_response() -> None:
     async def work(broker: Broker) -> None:
         way, joined = await ask(broker, joins_streams())
         assert (way, joined.error_code) == (LATER, ErrorCode.NONE)
-        gone = StreamsGroupHeartbeatRequest(group_id="streams", member_id="b", member_epoch=1)
-        way, refused = await ask(broker, gone)
+        refuse_partition = StreamsGroupHeartbeatRequest(group_id="streams", member_id="b", member_epoch=1)
+        way, refused = await ask(broker, refuse_partition)
         assert (way, refused.error_code) == (AT_ONCE, ErrorCode.UNKNOWN_MEMBER_ID)
 
     with_broker(work)
 
 
 @pytest.mark.parametrize("kind", JOINS)
-def test_a_refusal_after_the_step_is_an_answer(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_after_the_step_is_a_response(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The topic of groups may be deleted while the answer is made."""
 
-    def gone(_: object) -> bool:
+    def refuse_partition(_: object) -> bool:
         raise KafkaError(ErrorCode.NOT_COORDINATOR, "no partition")
 
     async def work(broker: Broker) -> None:
         groups = broker.services.coordinators.groups
         await ask(broker, JOINS[kind]())
-        monkeypatch.setattr(groups, "is_settled", gone)
+        monkeypatch.setattr(groups, "is_settled", refuse_partition)
         way, answer = await ask(broker, JOINS[kind]())
         assert (way, answer.error_code) == (AT_ONCE, ErrorCode.NOT_COORDINATOR)
 

@@ -202,9 +202,7 @@ ROUNDS = [(1, 400), (1, 2_000), (50, 2_000), (50, 400), (240, 400), (240, 2_000)
 
 @each_case("writer_type", WRITERS)
 @each_case("name_chars, batch_bytes", size(ROUNDS[::4], ROUNDS))
-def test_a_round_is_ended_whatever_a_batch_may_have(
-    writer_type: type[Writer], name_chars: int, batch_bytes: int
-) -> None:
+def test_a_round_ends_at_any_batch_size(writer_type: type[Writer], name_chars: int, batch_bytes: int) -> None:
     writer = writer_type()
     names = {f"{number:x}".rjust(name_chars, "n") for number in range(16 if name_chars == 1 else 40)}
     for name in sorted(names):
@@ -248,7 +246,7 @@ APPENDS = {
 }
 
 
-def test_every_module_that_appends_is_known() -> None:
+def test_every_module_that_appends_is_listed() -> None:
     """The entry of a new module says why its batches fit, and what a refusal costs."""
     server = Path(ottla.__file__).parent / "server"
     found = set()

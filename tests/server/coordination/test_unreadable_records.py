@@ -139,7 +139,7 @@ def store_of(*records: tuple[bytes | None, bytes | None], partition_count: int =
 
 
 @pytest.mark.parametrize("records", [offsets_and_groups, consumer_groups, share_groups], ids=lambda one: one.__name__)
-def test_groups_are_found_beside_any_record_that_makes_no_sense(records: Any) -> None:
+def test_groups_are_loaded_despite_any_invalid_record(records: Any) -> None:
     groups = Groups(store_of(commit(1), *all_spoilt(records()), commit(2, 1)))
     assert groups.coordinator.shards[0].state is ShardState.ACTIVE
     assert groups.committed(group="whole") == {("orders", 0): 1, ("orders", 1): 2}
@@ -154,7 +154,7 @@ def test_groups_are_found_beside_any_record_that_makes_no_sense(records: Any) ->
     assert groups.restarted().coordinator.shards[0].state is ShardState.ACTIVE
 
 
-def test_transactional_ids_are_found_beside_any_record_that_makes_no_sense() -> None:
+def test_transactional_ids_are_loaded_despite_any_invalid_record() -> None:
     before = Transactions()
     producer = before.init("whole")
     before.add("whole", producer, A0)
@@ -170,7 +170,7 @@ def test_transactional_ids_are_found_beside_any_record_that_makes_no_sense() -> 
 
 
 @pytest.mark.parametrize("commit_it", [True, False])
-def test_a_marker_among_transactional_ids_is_passed_over(commit_it: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_marker_among_transactional_ids_is_skipped(commit_it: bool, caplog: pytest.LogCaptureFixture) -> None:
     before = Transactions()
     before.init("x")
     partition = before.coordinator.partition_for("x")
@@ -182,7 +182,7 @@ def test_a_marker_among_transactional_ids_is_passed_over(commit_it: bool, caplog
     assert f"__transaction_state-{partition}: ignored an unexpected marker at offset 1" in caplog.text
 
 
-def test_the_commit_before_one_that_makes_no_sense_counts() -> None:
+def test_the_commit_before_an_invalid_one_counts() -> None:
     key, _ = commit(0)
     assert Groups(store_of(commit(1), commit(7, 1), (key, b"\0\4\0"))).committed(group="whole") == {
         ("orders", 0): 1,
@@ -191,7 +191,7 @@ def test_the_commit_before_one_that_makes_no_sense_counts() -> None:
     assert Groups(store_of(commit(1), (key, None), (key, b"\0\4\0"))).committed(group="whole") == {}
 
 
-def test_a_batch_whose_records_run_into_each_other_costs_what_is_behind() -> None:
+def test_a_batch_with_overlapping_records_costs_only_the_later_ones() -> None:
     batch = build_batch([(at, 0, *commit(at, at), ()) for at in range(3)])
     second = batch.index(commit(1, 1)[0])
     batch[second - 5] ^= 2  # the length of the record

@@ -38,7 +38,7 @@ def test_a_path_is_a_data_directory(tmp_path: Path) -> None:
     assert (tmp_path / "data" / "ottla.json").exists()
 
 
-def test_a_tilde_is_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tilde_is_the_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     for given in ("~/data", Path("~/data")):
@@ -47,7 +47,9 @@ def test_a_tilde_is_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert not (tmp_path / "~").exists()
 
 
-def test_a_relative_directory_stays_where_it_was_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_directory_refers_to_the_original_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     broker = ottla.Broker("data")
     (tmp_path / "elsewhere").mkdir()
@@ -56,7 +58,7 @@ def test_a_relative_directory_stays_where_it_was_named(tmp_path: Path, monkeypat
         assert broker.data_dir == str(tmp_path / "data")
 
 
-def test_overrides_are_numbers_and_truths_as_well_as_texts() -> None:
+def test_overrides_may_be_numbers_and_booleans() -> None:
     overrides = {"num.partitions": 3, "auto.create.topics.enable": False, "log.cleaner.min.cleanable.ratio": 0.25}
     with ottla.Broker(overrides={**overrides, "log.retention.ms": "5000"}) as broker:
         config = broker.inner.config.current
@@ -64,7 +66,7 @@ def test_overrides_are_numbers_and_truths_as_well_as_texts() -> None:
         assert (config.log_defaults.min_cleanable_dirty_ratio, config.log_defaults.retention_ms) == (0.25, 5000)
 
 
-def test_a_number_is_an_address_of_the_admin_listener() -> None:
+def test_a_number_is_a_port_of_the_admin_listener() -> None:
     with ottla.Broker(admin=0) as broker:
         assert broker.admin is not None and broker.admin.startswith("localhost:")
     with ottla.Broker() as broker:
@@ -167,7 +169,7 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
 
 
 @each_case("call, kind, says", REFUSED.values(), ids=REFUSED.keys())
-def test_what_cannot_be_meant_is_refused_in_one_line(
+def test_an_invalid_argument_is_refused_in_one_line(
     call: Callable[[], object], kind: type[Exception], says: str
 ) -> None:
     with pytest.raises(kind) as caught:
@@ -175,7 +177,7 @@ def test_what_cannot_be_meant_is_refused_in_one_line(
     assert str(caught.value) == says
 
 
-async def test_open_broker_refuses_the_same() -> None:
+async def test_open_broker_refuses_the_same_arguments() -> None:
     with pytest.raises(TypeError, match=r"ottla\.open_broker\(\) has no argument 'profil'; did you mean profile\?"):
         async with ottla.open_broker(profil="dev"):  # type: ignore[call-arg]
             pass
@@ -184,7 +186,7 @@ async def test_open_broker_refuses_the_same() -> None:
 # Attributes
 
 
-def test_before_the_start_and_after_the_stop_it_says_what_to_do() -> None:
+def test_before_start_and_after_stop_attributes_report_the_required_call() -> None:
     broker = ottla.Broker(admin=0)
     uses: tuple[Callable[[], Any], ...] = (
         lambda: broker.bootstrap,
@@ -208,7 +210,7 @@ def test_before_the_start_and_after_the_stop_it_says_what_to_do() -> None:
             use()
 
 
-def test_its_state_and_address_are_in_its_repr(tmp_path: Path) -> None:
+def test_state_and_address_are_in_the_repr(tmp_path: Path) -> None:
     broker = ottla.Broker(tmp_path)
     assert (repr(broker), broker.state) == ("<ottla.Broker new>", "new")
     assert broker.start() is broker
@@ -217,14 +219,14 @@ def test_its_state_and_address_are_in_its_repr(tmp_path: Path) -> None:
     assert (repr(broker), broker.state) == ("<ottla.Broker stopped>", "stopped")
 
 
-def test_what_it_has_is_what_dir_says() -> None:
+def test_dir_lists_exactly_the_public_attributes() -> None:
     names = set(dir(ottla.Broker())) - set(dir(object()))
     assert names >= {"bootstrap", "start", "stop", "restart", "crash", "reset", "snapshot", "restore", "run"}
     assert not [name for name in names if name.startswith("_") and not name.startswith("__")]
     assert {"Broker", "open_broker"} <= set(ottla.__all__) <= set(dir(ottla))
 
 
-def test_time_does_not_go_back() -> None:
+def test_advance_does_not_move_time_back() -> None:
     with ottla.Broker() as broker:
         with pytest.raises(
             ControlError, match=r"^advance: expected 0 ms or more, found -1; use set\(\) to move the clock back$"
@@ -255,7 +257,7 @@ def test_a_restart_keeps_address_and_data_and_a_reset_the_address() -> None:
             assert topic_names(client) == set()
 
 
-def test_a_snapshot_goes_to_a_path_and_comes_back(tmp_path: Path) -> None:
+def test_a_snapshot_is_written_to_a_path_and_restored(tmp_path: Path) -> None:
     with ottla.Broker() as broker:
         with RawClient(*address(broker)) as client:
             create_topic(client, "t")
@@ -273,7 +275,7 @@ def test_a_snapshot_goes_to_a_path_and_comes_back(tmp_path: Path) -> None:
                     ask(nowhere)
 
 
-def test_many_threads_may_end_its_lives_at_once() -> None:
+def test_many_threads_may_end_runs_concurrently() -> None:
     failed: list[BaseException] = []
     with ottla.Broker() as broker:
 
@@ -294,7 +296,7 @@ def test_many_threads_may_end_its_lives_at_once() -> None:
             assert topic_names(client) == set()
 
 
-def test_a_stop_in_the_middle_of_a_restart_is_told_to_who_asked_for_it() -> None:
+def test_a_stop_during_a_restart_is_reported_to_the_restarts_caller() -> None:
     for _ in range(10):
         broker = ottla.Broker().start()
         told: list[BaseException] = []
@@ -313,7 +315,7 @@ def test_a_stop_in_the_middle_of_a_restart_is_told_to_who_asked_for_it() -> None
         assert not thread.is_alive() and len(told) == 1
 
 
-def test_a_node_that_is_being_stopped_when_the_broker_restarts_lives_again() -> None:
+def test_a_node_stopped_during_a_restart_serves_again() -> None:
     with ottla.Broker(nodes=2) as broker:
         host, port = broker.bootstrap.split(",")[1].split(":")
         for _ in range(10):
@@ -333,7 +335,7 @@ def end_node(broker: ottla.Broker) -> None:
         broker.stop_node(1)
 
 
-def test_what_waits_in_the_broker_when_it_is_stopped_is_told() -> None:
+def test_calls_waiting_in_the_broker_are_notified_of_its_stop() -> None:
     broker = ottla.Broker().start()
     told: list[BaseException] = []
     begun = threading.Event()
@@ -360,7 +362,7 @@ def test_what_waits_in_the_broker_when_it_is_stopped_is_told() -> None:
 # Event loops
 
 
-def test_in_asyncio_it_starts_and_stops_beside_the_loop() -> None:
+def test_in_asyncio_the_loop_continues_during_start_and_stop() -> None:
     async def main() -> None:
         ticks = 0
 
@@ -384,7 +386,7 @@ def test_in_asyncio_it_starts_and_stops_beside_the_loop() -> None:
     asyncio.run(main())
 
 
-async def test_in_trio_it_starts_and_stops_beside_the_loop() -> None:
+async def test_in_trio_the_loop_continues_during_start_and_stop() -> None:
     async with trio.open_nursery() as nursery:
         ticks = 0
 
@@ -430,7 +432,7 @@ async def test_a_start_that_trio_cancels_leaves_nothing() -> None:
         assert broker.state in ("new", "stopped")
 
 
-def test_a_start_that_fails_is_told_in_every_loop(tmp_path: Path) -> None:
+def test_a_failed_start_is_reported_in_every_loop(tmp_path: Path) -> None:
     async def main() -> None:
         with pytest.raises(DataDirectoryError, match="held by another broker"):
             async with ottla.Broker(tmp_path):
@@ -441,7 +443,7 @@ def test_a_start_that_fails_is_told_in_every_loop(tmp_path: Path) -> None:
         trio.run(main)
 
 
-def test_a_broker_that_runs_is_not_stopped_by_who_starts_it_again() -> None:
+def test_a_second_start_does_not_stop_a_running_broker() -> None:
     async def main() -> None:
         async with ottla.Broker() as broker:
             with pytest.raises(RuntimeError, match="already running"):
@@ -451,7 +453,7 @@ def test_a_broker_that_runs_is_not_stopped_by_who_starts_it_again() -> None:
     asyncio.run(main())
 
 
-def test_open_broker_under_asyncio_says_what_to_use() -> None:
+def test_open_broker_under_asyncio_names_the_alternative() -> None:
     async def main() -> None:
         async with ottla.open_broker():
             pass
@@ -493,13 +495,13 @@ def test_a_broker_that_is_never_stopped_leaves_no_directory(what: str, tmp_path:
     assert "ottla" not in done.stderr.replace("ottla.Broker().start(); 1 / 0", "")
 
 
-def test_a_broker_that_is_never_stopped_is_stopped_cleanly_at_the_end(tmp_path: Path) -> None:
+def test_a_broker_that_is_never_stopped_stops_cleanly_at_exit(tmp_path: Path) -> None:
     done = python(f"import ottla\nbroker = ottla.Broker({str(tmp_path)!r}).start()")
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
-def test_a_stop_in_the_brokers_own_thread_is_refused_and_does_not_wait_for_itself() -> None:
+def test_a_stop_in_the_brokers_own_thread_is_refused_without_deadlock() -> None:
     with ottla.Broker() as broker:
 
         async def stop() -> None:
@@ -511,7 +513,7 @@ def test_a_stop_in_the_brokers_own_thread_is_refused_and_does_not_wait_for_itsel
     assert broker.state == "stopped"
 
 
-def test_a_fork_does_not_take_its_parents_directory_and_knows_its_addresses(tmp_path: Path) -> None:
+def test_a_forked_process_keeps_its_parents_directory_and_knows_its_addresses(tmp_path: Path) -> None:
     program = """
         import inspect, os, sys, ottla
         with ottla.Broker(admin=0, listener="localhost:0") as broker:
@@ -552,7 +554,7 @@ def test_a_fork_does_not_take_its_parents_directory_and_knows_its_addresses(tmp_
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_broker_that_runs_may_be_entered_and_its_end_stops_it() -> None:
+async def test_a_running_broker_may_be_entered_and_is_stopped_at_the_end() -> None:
     broker = ottla.Broker().start()
     bootstrap = broker.bootstrap
     with broker as entered:
@@ -565,7 +567,7 @@ async def test_a_broker_that_runs_may_be_entered_and_its_end_stops_it() -> None:
     assert broker.state == "stopped"
 
 
-def test_a_fork_in_the_midst_of_a_call_ends_without_whoever_makes_it() -> None:
+def test_a_process_forked_during_a_call_can_exit() -> None:
     program = """
         import os, signal, sys, threading, ottla
         with ottla.Broker() as broker:

@@ -31,7 +31,7 @@ def ask(broker: ottla.Broker) -> int:
         return code
 
 
-def test_a_fault_tells_what_it_met(broker: ottla.Broker) -> None:
+def test_a_fault_reports_its_hits(broker: ottla.Broker) -> None:
     fault = broker.fault("Produce", topic="t", error=ERROR, count=2)
     assert repr(fault) == "<ottla fault 1 active, 0 hits>"
     assert [ask(broker) for _ in range(3)] == [6, 6, 0]
@@ -41,7 +41,7 @@ def test_a_fault_tells_what_it_met(broker: ottla.Broker) -> None:
     assert [each.hits for each in broker.faults()] == [2]
 
 
-def test_it_ends_with_its_block(broker: ottla.Broker) -> None:
+def test_a_fault_ends_with_its_block(broker: ottla.Broker) -> None:
     with pytest.raises(ZeroDivisionError), broker.fault("Produce", error=ERROR, count=None) as fault:
         raise ZeroDivisionError
     assert ask(broker) == 0
@@ -49,7 +49,7 @@ def test_it_ends_with_its_block(broker: ottla.Broker) -> None:
     assert repr(fault) == "<ottla fault 1 removed, 0 hits>"
 
 
-def test_a_wait_says_what_has_not_happened(broker: ottla.Broker) -> None:
+def test_a_timed_out_wait_reports_the_missing_hits(broker: ottla.Broker) -> None:
     fault = broker.fault("Produce", error=ERROR)
     with pytest.raises(TimeoutError, match=r"^fault 1: 0 hits within 0.001 s, expected 1$"):
         fault.wait(timeout=0.001)
@@ -77,7 +77,7 @@ def test_a_wait_ends_with_the_broker(broker: ottla.Broker) -> None:
     assert [type(error) for error in raised] == [RuntimeError]
 
 
-def test_after_the_stop_it_still_says_what_it_met(broker: ottla.Broker) -> None:
+def test_a_fault_reports_its_hits_after_the_stop(broker: ottla.Broker) -> None:
     fault = broker.fault("Produce", error=ERROR)
     assert ask(broker) == 6
     broker.stop()
@@ -86,12 +86,12 @@ def test_after_the_stop_it_still_says_what_it_met(broker: ottla.Broker) -> None:
         broker.fault("Produce", error=ERROR)
 
 
-def test_a_block_whose_broker_was_stopped_in_it_ends_quietly(broker: ottla.Broker) -> None:
+def test_a_block_whose_broker_was_stopped_ends_silently(broker: ottla.Broker) -> None:
     with broker.fault("Produce", error=ERROR), broker.fault("Fetch", error=ERROR):
         broker.stop()
 
 
-def test_wrong_words_are_refused_in_one_line(broker: ottla.Broker) -> None:
+def test_invalid_arguments_are_refused_in_one_line(broker: ottla.Broker) -> None:
     with pytest.raises(ControlError, match=r"^api: 'produces' not found; did you mean 'Produce'\?$"):
         broker.fault("produces", error=ERROR)
     with pytest.raises(TypeError, match="delay_ms"):

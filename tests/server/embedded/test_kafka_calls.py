@@ -16,7 +16,7 @@ def broker() -> Iterator[ottla.Broker]:
         yield running
 
 
-def test_a_test_needs_no_client_library(broker: ottla.Broker) -> None:
+def test_records_can_be_used_without_a_client_library(broker: ottla.Broker) -> None:
     broker.create_topic("orders", 2, {"cleanup.policy": "compact"})
     broker.produce("orders", "new", key="1", headers={"by": "me"})
     broker.produce_all("orders", [("1", "paid"), ottla.NewRecord(None, key="1")])
@@ -33,7 +33,7 @@ def test_a_test_needs_no_client_library(broker: ottla.Broker) -> None:
     assert broker.topics() == []
 
 
-def test_records_are_made_at_the_brokers_time(broker: ottla.Broker) -> None:
+def test_records_have_the_brokers_time(broker: ottla.Broker) -> None:
     before = broker.produce("events", "before")
     broker.advance_clock(by_ms=1_000_000)
     after = broker.produce("events", "after")
@@ -41,14 +41,14 @@ def test_records_are_made_at_the_brokers_time(broker: ottla.Broker) -> None:
 
 
 @pytest.mark.parametrize("change", ["restart", "crash"])
-def test_calls_go_on_after_the_next_life_has_begun(broker: ottla.Broker, change: str) -> None:
+def test_calls_continue_after_the_next_run_has_started(broker: ottla.Broker, change: str) -> None:
     broker.produce("events", "before")
     getattr(broker, change)()
     broker.produce("events", "after")
     assert [record.value for record in broker.records("events")] == [b"before", b"after"]
 
 
-def test_after_a_reset_nothing_is_remembered(broker: ottla.Broker) -> None:
+def test_a_reset_forgets_everything(broker: ottla.Broker) -> None:
     broker.create_topic("events", 3)
     broker.produce("events", "before", partition=2)
     broker.reset()
@@ -56,7 +56,7 @@ def test_after_a_reset_nothing_is_remembered(broker: ottla.Broker) -> None:
     assert broker.produce("events", "after").offset == 0
 
 
-def test_a_broker_that_does_not_run_says_so() -> None:
+def test_a_broker_that_does_not_run_reports_it() -> None:
     broker = ottla.Broker()
     with pytest.raises(RuntimeError, match=r"^the broker was not started; "):
         broker.topics()
@@ -68,7 +68,7 @@ def test_a_broker_that_does_not_run_says_so() -> None:
         assert broker.produce("events", "value").offset == 0
 
 
-def test_a_stop_waits_for_no_call_of_another_thread(broker: ottla.Broker) -> None:
+def test_a_stop_does_not_wait_for_calls_of_other_threads(broker: ottla.Broker) -> None:
     """A call that is refused temporarily is retried for a while, but not on a broker that stops."""
     broker.create_topic("events")
     broker.produce("events", "value")

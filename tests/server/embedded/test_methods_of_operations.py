@@ -24,7 +24,7 @@ METHODS = {
 }
 
 
-def test_each_has_what_help_and_editors_show() -> None:
+def test_each_method_has_a_signature_and_docstring() -> None:
     assert {"compact", "roll", "explain", "why_allowed", "move_leader"} <= METHODS.keys()
     for name in METHODS:
         method = getattr(ottla.Broker, name)
@@ -35,7 +35,7 @@ def test_each_has_what_help_and_editors_show() -> None:
     assert inspect.getdoc(ottla.Broker.compact) == inspect.getdoc(compact)
 
 
-def test_it_is_a_function_of_its_class_once_it_was_looked_at() -> None:
+def test_an_accessed_method_is_a_function_of_its_class() -> None:
     for name, made in METHODS.items():
         method = getattr(ottla.Broker, name)
         assert getattr(ottla.Broker, name) is method
@@ -46,12 +46,12 @@ def test_it_is_a_function_of_its_class_once_it_was_looked_at() -> None:
     spec.apply_retention()
 
 
-def test_what_looks_through_all_modules_finds_no_module_that_is_not_there() -> None:
+def test_inspecting_all_modules_finds_no_missing_module() -> None:
     assert not hasattr(operations, "__wrapped__")
     assert operations.segments.roll is roll
 
 
-def test_each_takes_its_arguments_by_name() -> None:
+def test_each_method_takes_its_arguments_by_name() -> None:
     with ottla.Broker(acls=["User:* allow ALL topic:*"], nodes=2) as broker:
         broker.create_topic("t", configs={"cleanup.policy": "compact"})
         assert broker.why_allowed(principal="User:a", operation="READ", resource="topic:t").is_allowed
@@ -76,7 +76,7 @@ def test_a_refusal_can_be_pickled() -> None:
         (lambda broker: broker.roll("orders", partition=1), "'partition'"),
     ],
 )
-def test_a_wrong_call_is_refused_where_it_stands(call: object, said: str) -> None:
+def test_a_wrong_call_is_refused_at_the_call(call: object, said: str) -> None:
     assert callable(call)
     with pytest.raises(TypeError, match=said):
         call(ottla.Broker())

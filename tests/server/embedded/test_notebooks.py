@@ -67,7 +67,7 @@ def test_a_broker_a_topic_and_a_dry_run_are_drawn() -> None:
         assert len(broker.picture("orders", 1).partitions) == 1
 
 
-def test_what_does_not_run_is_a_line() -> None:
+def test_a_broker_that_does_not_run_is_shown_in_one_line() -> None:
     broker = ottla.Broker()
     assert broker._repr_html_() == "<code>&lt;ottla.Broker new&gt;</code>"
     with broker:

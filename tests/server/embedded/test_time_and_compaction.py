@@ -40,7 +40,7 @@ def test_after_eight_days_one_call_shows_the_topic_compacted(broker: ottla.Broke
     assert [record.offset for record in broker.records("orders")] == list(range(90, 101))
 
 
-def test_without_the_eight_days_the_call_says_what_is_missing_and_force_needs_nothing(broker: ottla.Broker) -> None:
+def test_an_early_compact_reports_its_obstacle_and_force_ignores_it(broker: ottla.Broker) -> None:
     write_100_records(broker)
     (done,) = broker.compact("orders").partitions
     assert (done.passes, done.waits_for) == (0, "active_segment")
@@ -50,7 +50,7 @@ def test_without_the_eight_days_the_call_says_what_is_missing_and_force_needs_no
     assert len(broker.records("orders")) == 10
 
 
-def test_without_any_call_status_says_what_to_do(broker: ottla.Broker) -> None:
+def test_explain_proposes_calls_that_work(broker: ottla.Broker) -> None:
     write_100_records(broker)
     (told,) = broker.explain("orders").partitions
     calls = {call for remedy in told.remedies for call in remedy.calls}
@@ -64,7 +64,7 @@ def test_without_any_call_status_says_what_to_do(broker: ottla.Broker) -> None:
 # Waiting, rolling, retention
 
 
-def test_a_roll_a_wait_and_retention(broker: ottla.Broker) -> None:
+def test_roll_wait_and_retention_work_together(broker: ottla.Broker) -> None:
     write_100_records(broker)
     assert broker.roll("orders").partitions[0].active_segment == 100
     broker.clock.advance(seconds=15)
@@ -75,7 +75,7 @@ def test_a_roll_a_wait_and_retention(broker: ottla.Broker) -> None:
     assert broker.records("orders") == []
 
 
-def test_a_wait_that_is_too_long_says_why(broker: ottla.Broker) -> None:
+def test_a_timed_out_wait_gives_the_reason(broker: ottla.Broker) -> None:
     write_100_records(broker)
     with pytest.raises(
         ControlError, match=r"orders-0 is clean up to offset 0, not 100, after 0.01 s: .*active segment"
@@ -83,7 +83,7 @@ def test_a_wait_that_is_too_long_says_why(broker: ottla.Broker) -> None:
         broker.wait_until_compacted("orders", 0.01)
 
 
-def test_calls_of_a_broker_that_does_not_run_say_so() -> None:
+def test_calls_of_a_broker_that_does_not_run_report_it() -> None:
     broker = ottla.Broker()
     assert repr(broker.clock) == "<clock of a broker that is new>"
     for call in (
@@ -99,7 +99,7 @@ def test_calls_of_a_broker_that_does_not_run_say_so() -> None:
 # The clock
 
 
-def test_the_clock_moves_by_all_that_is_given(broker: ottla.Broker) -> None:
+def test_the_clock_moves_by_the_sum_of_all_units(broker: ottla.Broker) -> None:
     clock = broker.clock
     clock.freeze()
     before = clock.now_ms()
@@ -111,7 +111,7 @@ def test_the_clock_moves_by_all_that_is_given(broker: ottla.Broker) -> None:
     assert not clock.is_frozen
 
 
-def test_answers_are_blocks_to_be_read(broker: ottla.Broker) -> None:
+def test_results_are_readable_text(broker: ottla.Broker) -> None:
     write_100_records(broker)
     assert str(broker.compact("orders")).splitlines()[:2] == [
         "orders-0: no pass; clean below 0, log from 0 to 100",
@@ -135,7 +135,7 @@ def test_answers_are_blocks_to_be_read(broker: ottla.Broker) -> None:
     assert str(broker.apply_retention("orders")) == "1 partition: nothing to delete"
 
 
-def test_retention_tells_what_went(broker: ottla.Broker) -> None:
+def test_retention_reports_deleted_segments(broker: ottla.Broker) -> None:
     broker.clock.freeze()
     broker.create_topic("clicks", 2, configs={"retention.ms": "1000", "file.delete.delay.ms": "0"})
     broker.produce("clicks", "old", partition=1, timestamp_ms=0)
@@ -173,13 +173,13 @@ WRONG: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize(("moment", "says"), WRONG.values(), ids=WRONG.keys())
-def test_a_clock_is_not_set_to_nonsense(broker: ottla.Broker, moment: Any, says: str) -> None:
+def test_a_clock_is_not_set_to_invalid_values(broker: ottla.Broker, moment: Any, says: str) -> None:
     with pytest.raises((TypeError, ControlError), match=says):
         broker.clock.set(moment)
 
 
 @pytest.mark.parametrize("by", [1, "1h", None])
-def test_a_clock_is_not_moved_by_what_has_no_unit(broker: ottla.Broker, by: Any) -> None:
+def test_a_clock_is_not_moved_by_a_value_without_unit(broker: ottla.Broker, by: Any) -> None:
     if by is None:
         with pytest.raises(TypeError, match="hours"):
             broker.clock.advance(hours="1")  # type: ignore[arg-type]
@@ -191,7 +191,7 @@ def test_a_clock_is_not_moved_by_what_has_no_unit(broker: ottla.Broker, by: Any)
             broker.clock.advance(by)
 
 
-def test_a_reset_takes_every_move_back_and_a_restart_none(broker: ottla.Broker) -> None:
+def test_a_reset_reverts_every_clock_move_and_a_restart_none(broker: ottla.Broker) -> None:
     broker.clock.advance(days=8)
     broker.restart()
     assert broker.clock.now_ms() >= wall_time_ms() + 8 * DAY_MS - 60_000
@@ -201,7 +201,7 @@ def test_a_reset_takes_every_move_back_and_a_restart_none(broker: ottla.Broker) 
     assert not broker.clock.is_frozen
 
 
-def test_a_refusal_shows_the_callers_lines_alone(broker: ottla.Broker) -> None:
+def test_a_refusal_shows_only_the_callers_lines(broker: ottla.Broker) -> None:
     with pytest.raises(ottla.ControlError, match="topic 'orders' not found") as refused:
         broker.compact("orders")
     assert refused.value.__suppress_context__ and refused.value.__cause__ is None

@@ -19,7 +19,7 @@ from ottla.server.embedded.tls import PASSWORD
 pytest.importorskip("cryptography")
 
 
-def test_the_brokers_own_calls_speak_tls() -> None:
+def test_the_brokers_own_calls_use_tls() -> None:
     with ottla.Broker(tls=True) as broker:
         broker.produce("t", "v", key="k")
         assert [record.value for record in broker.records("t")] == [b"v"]
@@ -52,7 +52,7 @@ def test_asyncio_clients_connect() -> None:
         assert [record.value for record in broker.records("t")] == [b"aiokafka"]
 
 
-def test_who_a_client_is_stands_in_its_certificate() -> None:
+def test_a_clients_principal_is_in_its_certificate() -> None:
     with ottla.Broker(tls=True, overrides={"ssl.client.auth": "required"}) as broker:
         assert broker.tls.principal == "User:CN=client"
         alice = broker.tls.user("alice")
@@ -61,7 +61,7 @@ def test_who_a_client_is_stands_in_its_certificate() -> None:
             producer.send("t", b"v").get(60)
 
 
-def test_files_are_for_their_owner_only_and_go_with_the_program(tmp_path: Path) -> None:
+def test_certificate_files_are_private_and_deleted_at_exit(tmp_path: Path) -> None:
     program = (
         "import ottla, os, sys\n"
         "with ottla.Broker(tls=True) as broker:\n"
@@ -84,7 +84,7 @@ def test_the_pkcs12_file_is_a_key_store() -> None:
         assert set(broker.tls.java()) >= {"security.protocol", "ssl.truststore.location", "ssl.keystore.location"}
 
 
-def test_certificates_are_for_one_broker_alone() -> None:
+def test_certificates_are_valid_for_one_broker() -> None:
     with ottla.Broker(tls=True) as one, ottla.Broker(tls=True) as other:
         context = ssl.create_default_context(cadata=one.tls.ca)
         host, port = other.bootstrap.split(":")

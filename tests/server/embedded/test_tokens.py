@@ -48,7 +48,7 @@ def bearer(token: str) -> bytes:
     return f"n,,\x01auth=Bearer {token}\x01\x01".encode()
 
 
-def test_whoever_is_vouched_for_logs_in(broker: ottla.Broker) -> None:
+def test_a_user_with_an_issued_token_logs_in(broker: ottla.Broker) -> None:
     broker.create_topic("t")
     broker.produce("t", "a value")
     assert len(broker.records("t")) == 1
@@ -57,14 +57,14 @@ def test_whoever_is_vouched_for_logs_in(broker: ottla.Broker) -> None:
         assert "User:alice" in {str(each.principal) for each in broker.inner.connections}
 
 
-def test_nobody_else_does(broker: ottla.Broker) -> None:
+def test_foreign_and_expired_tokens_are_refused(broker: ottla.Broker) -> None:
     with ottla.Broker(mechanism="OAUTHBEARER") as other, pytest.raises(UnreachableError):
         log_in(broker, other.token("alice"))
     with pytest.raises(UnreachableError):
         log_in(broker, broker.token("alice", lifetime_s=-1))
 
 
-def test_tokens_are_over_by_the_brokers_clock() -> None:
+def test_tokens_expire_by_the_brokers_clock() -> None:
     with ottla.Broker(mechanism="OAUTHBEARER") as broker, RawClient(*address(broker)) as client:
         broker.clock.freeze()
         token = broker.token("alice", lifetime_s=60)
@@ -83,7 +83,7 @@ def test_tokens_are_over_by_the_brokers_clock() -> None:
         assert client.is_closed_by_peer()
 
 
-def test_the_brokers_own_calls_go_on_when_time_has_moved() -> None:
+def test_the_brokers_own_calls_continue_after_a_clock_move() -> None:
     with ottla.Broker(mechanism="OAUTHBEARER") as broker:
         broker.produce("t", "first")
         broker.clock.advance(hours=2)
@@ -91,7 +91,7 @@ def test_the_brokers_own_calls_go_on_when_time_has_moved() -> None:
         assert len(broker.records("t")) == 2
 
 
-def test_they_hold_through_a_restart_and_a_reset(tmp_path: Path) -> None:
+def test_tokens_stay_valid_after_a_restart_and_a_reset(tmp_path: Path) -> None:
     with ottla.Broker(tmp_path, mechanism="OAUTHBEARER") as broker:
         token = broker.token("alice")
         broker.restart()
@@ -100,7 +100,7 @@ def test_they_hold_through_a_restart_and_a_reset(tmp_path: Path) -> None:
         log_in(broker, token)
 
 
-def test_what_clients_of_python_are_given_logs_them_in(broker: ottla.Broker) -> None:
+def test_settings_for_python_clients_log_them_in(broker: ottla.Broker) -> None:
     kafka = pytest.importorskip("kafka")
     confluent_kafka = pytest.importorskip("confluent_kafka")
     aiokafka = pytest.importorskip("aiokafka")
@@ -120,7 +120,7 @@ def test_what_clients_of_python_are_given_logs_them_in(broker: ottla.Broker) -> 
     assert asyncio.run(in_asyncio()) == 2
 
 
-def test_java_is_given_a_file_that_is_ours_alone(broker: ottla.Broker) -> None:
+def test_java_gets_a_private_token_file(broker: ottla.Broker) -> None:
     path = broker.sasl("alice").java()["sasl.oauthbearer.token.endpoint.url"].removeprefix("file:")
     assert os.stat(path).st_mode & 0o777 == 0o600
     log_in(broker, Path(path).read_text())
@@ -135,7 +135,7 @@ def test_the_directory_of_temporary_files_may_have_any_name(tmp_path: Path, monk
             assert client.ask(METADATA).brokers
 
 
-def test_a_fork_that_ends_does_not_take_the_keys_with_it() -> None:
+def test_a_forked_process_that_ends_keeps_the_keys() -> None:
     program = """
         import os, sys, ottla
         with ottla.Broker(mechanism="OAUTHBEARER") as broker:
@@ -162,13 +162,13 @@ def test_no_token_of_the_admin_listener_is_shown() -> None:
     assert "a-long-secret-token" not in repr(ottla.Broker(admin=0, admin_token="a-long-secret-token")._options)
 
 
-def test_tls_goes_with_it() -> None:
+def test_tokens_can_be_combined_with_tls() -> None:
     with ottla.Broker(mechanism="OAUTHBEARER", tls=True) as broker:
         assert broker.sasl("alice").security_protocol == "SASL_SSL"
         broker.create_topic("t")
 
 
-def test_what_cannot_be_meant_is_refused(broker: ottla.Broker) -> None:
+def test_contradicting_arguments_are_refused(broker: ottla.Broker) -> None:
     with pytest.raises(ConfigError, match=r"users cannot be combined with OAUTHBEARER, .* broker\.sasl\(NAME\)"):
         ottla.Broker(mechanism="OAUTHBEARER", users={"alice": "secret"})
     with pytest.raises(ConfigError, match=r"mechanism requires users; .*; did you mean OAUTHBEARER"):

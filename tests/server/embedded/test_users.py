@@ -54,7 +54,7 @@ def salt_of(broker: ottla.Broker, user: str) -> bytes:
         return b64decode(salt.removeprefix(b"s="))
 
 
-def test_salts_of_users_that_are_not_there_follow_from_nothing_that_clients_are_told(tmp_path: Path) -> None:
+def test_salts_of_unknown_users_do_not_follow_from_public_values(tmp_path: Path) -> None:
     with ottla.Broker(tmp_path, users={"alice": "secret"}) as broker:
         directories = json.loads((tmp_path / "ottla.json").read_text())["directories"]  # DescribeQuorum has their ids
         told = hashlib.sha256("".join(sorted(directories)).encode()).digest()
@@ -74,7 +74,7 @@ def test_users_may_have_one_mechanism() -> None:
             broker.sasl("alice", "PLAIN")
 
 
-def test_users_are_there_after_a_reset_and_in_another_start(tmp_path: Path) -> None:
+def test_users_exist_after_a_reset_and_in_another_start(tmp_path: Path) -> None:
     users = {"alice": "secret"}
     with ottla.Broker(tmp_path, users=users) as broker:
         broker.reset()
@@ -96,7 +96,7 @@ def logs_in(broker: ottla.Broker, mechanism: str, user: str, password: str) -> b
     return True
 
 
-def test_who_is_no_user_of_a_start_any_more_does_not_log_in(tmp_path: Path) -> None:
+def test_a_user_removed_from_the_start_cannot_log_in(tmp_path: Path) -> None:
     with ottla.Broker(tmp_path, users={"alice": "secret", "bob": "other"}):
         pass
     with ottla.Broker(tmp_path, users={"bob": "other"}) as broker:
@@ -105,7 +105,7 @@ def test_who_is_no_user_of_a_start_any_more_does_not_log_in(tmp_path: Path) -> N
     assert "alice" not in (tmp_path / "ottla.json").read_text()
 
 
-def test_another_password_for_one_mechanism_leaves_none_for_the_others(tmp_path: Path) -> None:
+def test_a_password_changed_for_one_mechanism_disables_the_old_one(tmp_path: Path) -> None:
     with ottla.Broker(tmp_path, users={"alice": "old"}):
         pass
     both = {"sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512"}
@@ -114,14 +114,14 @@ def test_another_password_for_one_mechanism_leaves_none_for_the_others(tmp_path:
         assert not logs_in(broker, "SCRAM-SHA-512", "alice", "old")
 
 
-def test_who_does_not_log_in_is_not_served() -> None:
+def test_a_client_without_login_is_not_served() -> None:
     with ottla.Broker(users={"alice": "secret"}) as broker, Client(*address(broker)) as client:
         client.send(MetadataRequest(topics=()))
         with pytest.raises(ConnectionError):
             client.receive()
 
 
-def test_what_clients_are_handed_out() -> None:
+def test_clients_receive_the_settings_of_their_library() -> None:
     with ottla.Broker(users={"alice": ODD}) as broker:
         sasl = broker.sasl("alice", "SCRAM-SHA-256")
         plainly = {
@@ -152,37 +152,37 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("arguments", "told"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_is_no_user_is_refused(arguments: dict[str, Any], told: str) -> None:
+def test_an_invalid_user_is_refused(arguments: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told) as refused:
         ottla.Broker(**arguments)
     assert "secret" not in str(refused.value).replace('{"alice": "secret"}', "")
 
 
-def test_a_password_that_is_no_text_is_refused_without_showing_it() -> None:
+def test_a_password_that_is_not_a_text_is_refused_without_showing_it() -> None:
     with pytest.raises(TypeError, match="the password of alice must be a str, found int") as refused:
         ottla.Broker(users={"alice": 12345})  # type: ignore[dict-item]
     assert "12345" not in str(refused.value)
 
 
-def test_users_need_a_listener_that_takes_logins() -> None:
+def test_users_need_a_sasl_listener() -> None:
     broker = ottla.Broker(users={"alice": "secret"}, overrides={"listeners": "PLAINTEXT://127.0.0.1:0"})
     with pytest.raises(ConfigError, match="users require a SASL listener"):
         broker.start()
 
 
-def test_without_users_nobody_is_handed_out_anything() -> None:
+def test_without_users_sasl_settings_are_refused() -> None:
     with ottla.Broker() as broker, pytest.raises(RuntimeError, match="SASL is not enabled"):
         broker.sasl()
     with ottla.Broker(users={"alice": "secret"}) as broker, pytest.raises(ValueError, match="users: alice"):
         broker.sasl("bob")
 
 
-def test_a_user_with_another_name_by_plain() -> None:
+def test_a_user_with_a_non_ascii_name_logs_in_by_plain() -> None:
     with ottla.Broker(users={"käthe": "secret"}, mechanism="PLAIN") as broker:
         log_in(broker, broker.sasl("käthe").security)
 
 
-def test_logins_over_tls() -> None:
+def test_logins_work_over_tls() -> None:
     pytest.importorskip("cryptography")
     with ottla.Broker(users={"alice": "secret"}, tls=True) as broker:
         for mechanism in ALL:

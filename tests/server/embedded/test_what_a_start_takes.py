@@ -38,13 +38,13 @@ with ottla.Broker(admin=0):
 """
 
 
-def test_it_loads_nothing_that_it_does_not_need() -> None:
+def test_a_start_loads_no_unneeded_modules() -> None:
     """The admin listener needs h11, and a broker without it does not."""
     command = [sys.executable, "-c", PROGRAM, *NOT_NEEDED]
     assert subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout == "[]\nTrue\n"
 
 
-async def test_it_writes_the_catalog_of_a_new_data_directory_once(tmp_path: Path) -> None:
+async def test_a_start_writes_the_catalog_of_a_new_directory_once(tmp_path: Path) -> None:
     files, written = TroubledFiles(), list[str]()
 
     def note(operation: str, path: str) -> None:

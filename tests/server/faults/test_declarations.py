@@ -75,7 +75,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @each_case("said, why", WRONG, ids=[str(said) for said, _ in WRONG])
-def test_a_declaration_that_cannot_be_is_refused_in_one_line(said: dict[str, Any], why: str) -> None:
+def test_an_invalid_declaration_is_refused_in_one_line(said: dict[str, Any], why: str) -> None:
     with pytest.raises(ControlError) as refused:
         check(Declaration(**said))
     assert str(refused.value) == why
@@ -88,14 +88,14 @@ def test_every_field_of_a_declaration_is_refused_with_a_wrong_type() -> None:
             check(Declaration(**said))
 
 
-def test_every_api_that_is_served_can_have_every_error() -> None:
+def test_every_served_api_can_have_every_error() -> None:
     assert {APIS[key].name for key in ERROR_PLACES} == {api.name for api in APIS.values()}
     for name in (api.name for api in APIS.values()):
         for code in some((code for code in ErrorCode if code is not ErrorCode.NONE), 12):
             check(Declaration(api=name, error=code.name))
 
 
-def test_a_table_has_an_end() -> None:
+def test_the_number_of_faults_is_limited() -> None:
     faults = Faults()
     for _ in range(FAULTS_MAX):
         faults.declare(Declaration(delay_ms=1))
@@ -104,14 +104,14 @@ def test_a_table_has_an_end() -> None:
     assert faults.clear() == FAULTS_MAX and len(faults) == 0
 
 
-def test_nothing_is_declared_where_something_is_wrong() -> None:
+def test_an_invalid_declaration_declares_nothing() -> None:
     faults = Faults()
     with pytest.raises(ControlError):
         faults.declare(Declaration(api="Prduce", delay_ms=1))
     assert len(faults) == 0
 
 
-def test_removing_all_tells_those_who_watch_once() -> None:
+def test_removing_all_faults_notifies_watchers_once() -> None:
     faults, told = Faults(), []
     for _ in range(FAULTS_MAX):
         faults.declare(Declaration(delay_ms=1))

@@ -231,7 +231,7 @@ def test_the_table_has_every_api() -> None:
     assert WHERE.keys() == {api.name for api in APIS.values()}
 
 
-async def test_an_error_is_in_its_place_in_every_version_of_every_api(tmp_path: Path) -> None:
+async def test_an_error_is_in_its_field_in_every_version_of_every_api(tmp_path: Path) -> None:
     async with broker_with_t(tmp_path) as (broker, topic_id):
         for api in APIS.values():
             for version in versions_of(api):
@@ -251,7 +251,7 @@ async def test_an_error_is_in_its_place_in_every_version_of_every_api(tmp_path: 
 
 
 @pytest.mark.parametrize(("name", "code", "of", "where"), ELSEWHERE)
-async def test_codes_of_the_whole_and_codes_of_a_row_are_told_apart(
+async def test_error_codes_of_a_response_and_of_a_row_are_distinguished(
     name: str, code: ErrorCode, of: dict[str, Any], where: dict[int, str], tmp_path: Path
 ) -> None:
     (api,) = (api for api in APIS.values() if api.name == name)

@@ -45,7 +45,7 @@ def values(client: RawClient) -> list[bytes | None]:
     return [value for _, _, value in records_of(fetch(client, "t", 0))]
 
 
-def test_a_full_disk_takes_nothing_and_gives_all(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_full_disk_refuses_writes_and_allows_reads(broker: ottla.Broker, client: RawClient) -> None:
     fault = broker.fault(disk="full")
     refused = produce(client, "t", ("k", "refused"))
     assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -59,7 +59,7 @@ def test_a_full_disk_takes_nothing_and_gives_all(broker: ottla.Broker, client: R
     assert values(client) == [b"before", b"after"]
 
 
-def test_a_batch_of_megabytes_does_not_fit_either(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_batch_of_megabytes_is_refused(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "large", max_message_bytes=8 << 20)
     with broker.fault(disk="full"):
         assert produce(client, "large", ("k", "v" * (3 << 20))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -67,19 +67,17 @@ def test_a_batch_of_megabytes_does_not_fit_either(broker: ottla.Broker, client: 
     assert produce(client, "large", ("k", "v" * (3 << 20))).base_offset == 0
 
 
-def test_the_last_disk_that_fails_takes_the_broker_down_until_the_restart(
-    broker: ottla.Broker, client: RawClient
-) -> None:
+def test_failure_of_the_last_disk_stops_the_broker_until_the_restart(broker: ottla.Broker, client: RawClient) -> None:
     supervisor = broker._supervisor
 
-    async def until_nobody_listens() -> None:
+    async def until_listeners_are_closed() -> None:
         while any(node.listeners[0].is_listening for node in supervisor.nodes):
             await supervisor._changed.wait()
 
     fault = broker.fault(disk="failed")
     with suppress(ConnectionError):  # the broker may have no time for the answer
         assert produce(client, "t", ("k", "refused")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    broker.run(until_nobody_listens)
+    broker.run(until_listeners_are_closed)
     with pytest.raises(RunEndedError, match=r"^the broker is down: all data directories have failed: .*: \[Errno 5\]"):
         broker.move_leader("t", 0, 0)
     with pytest.raises(OSError):
@@ -91,13 +89,13 @@ def test_the_last_disk_that_fails_takes_the_broker_down_until_the_restart(
         assert values(again) == [b"before", b"after"]
 
 
-def test_an_answer_that_cannot_be_read_ends_its_connection(broker: ottla.Broker, client: RawClient) -> None:
+def test_an_unreadable_response_ends_its_connection(broker: ottla.Broker, client: RawClient) -> None:
     broker.fault(disk="failed")
     with pytest.raises(ConnectionError):
         fetch(client, "t", 0)
 
 
-def test_faults_of_disks_end_with_the_life(broker: ottla.Broker) -> None:
+def test_disk_faults_end_with_the_run(broker: ottla.Broker) -> None:
     of_disk = broker.fault(disk="full")
     of_requests = broker.fault("Produce", error="NOT_LEADER_OR_FOLLOWER", skip=5)
     broker.restart()
@@ -105,7 +103,7 @@ def test_faults_of_disks_end_with_the_life(broker: ottla.Broker) -> None:
     assert not of_disk.is_active
 
 
-def test_only_one_disk_is_full(tmp_path: Path) -> None:
+def test_a_fault_may_fill_only_one_disk(tmp_path: Path) -> None:
     dirs = [str(tmp_path / name) for name in ("a", "b")]
     with ottla.Broker(overrides={"log.dirs": ",".join(dirs)}) as broker, connected(broker) as client:
         create_topic(client, "t", 2)
@@ -124,7 +122,7 @@ def test_only_one_disk_is_full(tmp_path: Path) -> None:
             broker.fault(disk="full", data_dir="/c")
 
 
-def test_who_waits_for_a_slow_disk_waits_longer_and_nobody_else(broker: ottla.Broker, client: RawClient) -> None:
+def test_only_operations_on_a_slow_disk_wait_longer(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "flushed", flush_messages=1)
     fault = broker.fault(disk="slow", delay=AN_HOUR)
     with ThreadPoolExecutor(1) as thread, connected(broker) as other:
@@ -136,7 +134,7 @@ def test_who_waits_for_a_slow_disk_waits_longer_and_nobody_else(broker: ottla.Br
         assert waiting.result().base_offset == 0
 
 
-def test_nothing_is_in_memory_of_a_slow_disk(broker: ottla.Broker, client: RawClient) -> None:
+def test_data_of_a_slow_disk_are_not_in_memory(broker: ottla.Broker, client: RawClient) -> None:
     fault = broker.fault(disk="slow", delay=AN_HOUR)
     with ThreadPoolExecutor(1) as thread, connected(broker) as other:
         waiting = thread.submit(values, other)
@@ -146,14 +144,14 @@ def test_nothing_is_in_memory_of_a_slow_disk(broker: ottla.Broker, client: RawCl
         assert waiting.result()[0] == b"before"
 
 
-def test_what_came_from_a_slow_disk_is_in_memory_then(broker: ottla.Broker, client: RawClient) -> None:
+def test_data_read_from_a_slow_disk_are_then_in_memory(broker: ottla.Broker, client: RawClient) -> None:
     fault = broker.fault(disk="slow", delay=0.001)
     assert values(client) == [b"before"]
     fault.wait()
     assert values(client) == [b"before"]
 
 
-def test_a_stop_waits_for_no_slow_disk(broker: ottla.Broker) -> None:
+def test_a_stop_does_not_wait_for_a_slow_disk(broker: ottla.Broker) -> None:
     with connected(broker) as client:
         create_topic(client, "flushed", flush_messages=1)
         broker.fault(disk="slow", delay=AN_HOUR)
@@ -162,7 +160,7 @@ def test_a_stop_waits_for_no_slow_disk(broker: ottla.Broker) -> None:
         assert produce(again, "flushed", ("k", "v")).error_code == 0
 
 
-def test_files_of_a_sound_disk_are_files_with_nothing_added(broker: ottla.Broker) -> None:
+def test_files_of_a_healthy_disk_are_not_wrapped(broker: ottla.Broker) -> None:
     files = broker.inner.files
     assert isinstance(files, DiskFiles)
     (disk,) = files._disks.values()
@@ -174,7 +172,7 @@ def test_files_of_a_sound_disk_are_files_with_nothing_added(broker: ottla.Broker
         assert set(vars(disk.file_class)) <= {"__slots__", "__module__", "__doc__"}
 
 
-def test_files_that_somebody_has_brought_are_left_alone(tmp_path: Path) -> None:
+def test_custom_files_get_no_faults(tmp_path: Path) -> None:
     class Own(OsFiles):
         pass
 

@@ -72,7 +72,7 @@ def end_of(client: RawClient, topic: str = "t", partition: int = 0) -> int:
 # Errors
 
 
-def test_an_error_is_answered_once_and_nothing_is_carried_out(broker: ottla.Broker, client: RawClient) -> None:
+def test_an_error_is_returned_once_and_the_request_not_carried_out(broker: ottla.Broker, client: RawClient) -> None:
     fault = broker.fault("Produce", topic="t", error=NOT_LEADER)
     row = produce(client, "t", ("k", "v"))
     assert (row.error_code, row.base_offset, end_of(client)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, 0)
@@ -81,7 +81,7 @@ def test_an_error_is_answered_once_and_nothing_is_carried_out(broker: ottla.Brok
     assert produce(client, "t", ("k", "v")).base_offset == 0
 
 
-def test_of_a_request_that_names_more_only_the_partition_is_refused(broker: ottla.Broker, client: RawClient) -> None:
+def test_only_the_declared_partition_of_a_larger_request_is_refused(broker: ottla.Broker, client: RawClient) -> None:
     broker.fault("Produce", topic="t", partition=1, error="KAFKA_STORAGE_ERROR")
     answer = client.ask(everywhere(), version=12)
     found = {(topic.name, row.index): row.error_code for topic in answer.responses for row in topic.partition_responses}
@@ -101,7 +101,7 @@ def everywhere() -> ProduceRequest:
     return ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=topics)
 
 
-def test_an_error_afterwards_is_a_lost_acknowledgement(broker: ottla.Broker, client: RawClient) -> None:
+def test_an_error_after_the_request_is_a_lost_acknowledgement(broker: ottla.Broker, client: RawClient) -> None:
     fault = broker.fault("Produce", topic="t", error="NOT_ENOUGH_REPLICAS_AFTER_APPEND", after=True)
     # Recent timestamps: 30 s after its start a broker forgets the records and the producers of 1970.
     now_ms = time.time_ns() // 1_000_000
@@ -112,7 +112,7 @@ def test_an_error_afterwards_is_a_lost_acknowledgement(broker: ottla.Broker, cli
     assert (row.error_code, row.base_offset, end_of(client)) == (0, 0, 1), "an idempotent producer's retry"
 
 
-def test_topics_are_known_by_their_ids(broker: ottla.Broker, client: RawClient) -> None:
+def test_topics_are_matched_by_their_ids(broker: ottla.Broker, client: RawClient) -> None:
     topic_id = client.ask(MetadataRequest(topics=(MetadataRequestTopic(name="t"),)), 12).topics[0].topic_id
     broker.fault("Produce", topic="u", error=NOT_LEADER)
     for_t = broker.fault("Produce", topic="t", error=NOT_LEADER)
@@ -129,7 +129,7 @@ def test_without_an_answer_an_error_closes_the_connection(broker: ottla.Broker, 
         assert (fault.hits, end_of(other)) == (1, 0)
 
 
-def test_a_topic_is_not_made_by_asking_for_it_in_vain(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_failed_metadata_request_does_not_create_a_topic(broker: ottla.Broker, client: RawClient) -> None:
     broker.fault("Metadata", topic="new", error="LEADER_NOT_AVAILABLE")
     wanted = MetadataRequest(
         topics=(MetadataRequestTopic(name="new"), MetadataRequestTopic(name="t")), allow_auto_topic_creation=True
@@ -143,7 +143,7 @@ def test_a_topic_is_not_made_by_asking_for_it_in_vain(broker: ottla.Broker, clie
     assert {topic.name for topic in client.ask(MetadataRequest(topics=None), 8).topics} == {"t", "u"}
 
 
-def test_who_asks_for_all_topics_asks_for_this_one(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_request_for_all_topics_includes_the_declared_one(broker: ottla.Broker, client: RawClient) -> None:
     elsewhere = broker.fault("Metadata", topic="not-there", error="LEADER_NOT_AVAILABLE")
     broker.fault("Metadata", topic="t", error="LEADER_NOT_AVAILABLE")
     answer = client.ask(MetadataRequest(topics=None), 8)
@@ -151,7 +151,7 @@ def test_who_asks_for_all_topics_asks_for_this_one(broker: ottla.Broker, client:
     assert elsewhere.hits == 0
 
 
-def test_who_asks_for_no_topic_has_no_place_for_an_error(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_request_without_topics_has_no_field_for_an_error(broker: ottla.Broker, client: RawClient) -> None:
     fault = broker.fault("Metadata", error="LEADER_NOT_AVAILABLE")
     assert client.ask(MetadataRequest(topics=()), 8).topics == ()
     assert fault.hits == 0 and fault.is_active
@@ -170,7 +170,7 @@ def in_session(session_id: int, epoch: int, *requests: FetchRequest) -> FetchReq
     )
 
 
-def test_a_fetch_in_a_session_asks_for_what_it_does_not_name(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_session_fetch_requests_partitions_it_does_not_name(broker: ottla.Broker, client: RawClient) -> None:
     produce(client, "t", ("k", "v"))
     produce(client, "u", ("k", "v"))
     first = client.ask(in_session(0, 0, fetch_request("t", 1), fetch_request("u", 1)), 12)
@@ -183,7 +183,7 @@ def test_a_fetch_in_a_session_asks_for_what_it_does_not_name(broker: ottla.Broke
     assert found == {"t": (0, 1)}, "the session goes on"
 
 
-def test_after_an_error_a_session_tells_where_the_partition_is(broker: ottla.Broker, client: RawClient) -> None:
+def test_after_an_error_a_session_returns_the_partition_again(broker: ottla.Broker, client: RawClient) -> None:
     produce(client, "t", ("k", "v"))
     first = client.ask(in_session(0, 0, fetch_request("t", 1)), 12)
     assert first.responses[0].partitions[0].high_watermark == 1
@@ -218,7 +218,7 @@ def test_a_connection_is_closed_before_or_after(
         assert produce(other, "t", ("k", "v")).error_code == 0
 
 
-def test_a_lost_answer_leaves_its_connection_silent_and_no_other(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_lost_response_stops_only_its_connection(broker: ottla.Broker, client: RawClient) -> None:
     fault = broker.fault("Produce", topic="t", drop_response=True)
     client.send(produce_request("t", batch(("k", "v"))), 12)
     client.send(produce_request("u", batch(("k", "v"))), 12)
@@ -230,14 +230,14 @@ def test_a_lost_answer_leaves_its_connection_silent_and_no_other(broker: ottla.B
     assert client.is_closed_by_peer()
 
 
-def test_no_answer_is_lost_where_there_is_none(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_produce_with_acks_0_has_no_response_to_drop(broker: ottla.Broker, client: RawClient) -> None:
     fault = broker.fault("Produce", drop_response=True)
     client.send_without_answer(produce_request("t", batch(("k", "v")), acks=0), 12)
     assert end_of(client) == 1
     assert fault.hits == 0 and fault.is_active
 
 
-def test_a_batch_is_damaged_on_the_way_and_not_in_the_log(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_batch_is_damaged_in_transit_and_not_in_the_log(broker: ottla.Broker, client: RawClient) -> None:
     for value in ("one", "two"):
         produce(client, "t", ("k", value))
     nothing_there = broker.fault("Fetch", topic="t", partition=1, corrupt_batch=True)
@@ -258,7 +258,7 @@ def fetched(client: RawClient) -> list[RecordBatch]:
 # Delays
 
 
-def test_a_delay_keeps_the_order_of_its_connection_and_nobody_else(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_delay_keeps_the_order_of_its_connection_and_delays_no_other(broker: ottla.Broker, client: RawClient) -> None:
     fault = broker.fault("Produce", topic="t", delay=AN_HOUR)
     client.send(produce_request("t", batch(("k", "v"))), 12)
     client.send(produce_request("u", batch(("k", "v"))), 12)
@@ -273,13 +273,13 @@ def test_a_delay_keeps_the_order_of_its_connection_and_nobody_else(broker: ottla
     assert len(client.receive().brokers) == 2
 
 
-def test_a_delay_is_over_in_its_time(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_delay_ends_in_time(broker: ottla.Broker, client: RawClient) -> None:
     fault = broker.fault("Produce", delay=0.001, error=NOT_LEADER)
     assert produce(client, "t", ("k", "v")).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert fault.hits == 1
 
 
-def test_what_is_removed_while_it_delays_acts_no_more(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_fault_removed_during_its_delay_has_no_effect(broker: ottla.Broker, client: RawClient) -> None:
     fault = broker.fault("Produce", delay=AN_HOUR, error=NOT_LEADER)
     client.send(produce_request("t", batch(("k", "v"))), 12)
     fault.wait()
@@ -287,7 +287,7 @@ def test_what_is_removed_while_it_delays_acts_no_more(broker: ottla.Broker, clie
     assert client.receive().responses[0].partition_responses[0].error_code == 0
 
 
-def test_what_is_delayed_is_carried_out_whether_or_not_its_client_has_gone(
+def test_a_delayed_request_is_carried_out_even_after_its_client_disconnects(
     broker: ottla.Broker, client: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "PEER_CHECK_MS", 1)
@@ -326,7 +326,7 @@ def test_a_silent_connection_ends_with_its_client(broker: ottla.Broker, monkeypa
     broker.run(ended)
 
 
-def test_a_stop_waits_for_no_delay_and_no_silence(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_stop_does_not_wait_for_delayed_or_silenced_connections(broker: ottla.Broker, client: RawClient) -> None:
     delayed = broker.fault("Produce", topic="t", delay=AN_HOUR)
     silent = broker.fault("Produce", topic="u", drop_response=True)
     with connected(broker) as other:
@@ -340,7 +340,7 @@ def test_a_stop_waits_for_no_delay_and_no_silence(broker: ottla.Broker, client: 
         assert (end_of(again), end_of(again, "u")) == (0, 1)
 
 
-def test_a_node_that_stops_waits_for_no_delay(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_stopping_node_does_not_wait_for_a_delay(broker: ottla.Broker, client: RawClient) -> None:
     delayed = broker.fault("Produce", topic="t", delay=AN_HOUR)
     client.send(produce_request("t", batch(("k", "v"))), 12)
     delayed.wait()
@@ -375,33 +375,35 @@ MATCHING: list[tuple[dict[str, Any], bool]] = [
 
 
 @pytest.mark.parametrize(("of", "fits"), MATCHING, ids=[str(of) for of, _ in MATCHING])
-def test_all_that_is_said_has_to_fit(of: dict[str, Any], fits: bool, broker: ottla.Broker, client: RawClient) -> None:
+def test_all_conditions_of_a_fault_must_match(
+    of: dict[str, Any], fits: bool, broker: ottla.Broker, client: RawClient
+) -> None:
     fault = broker.fault(delay=0.001, **of)
     produce(client, "t", ("k", "v"), partition=1)
     assert fault.hits == fits
 
 
-def test_so_many_go_by_and_so_many_are_met(broker: ottla.Broker, client: RawClient) -> None:
+def test_skip_and_count_select_the_affected_requests(broker: ottla.Broker, client: RawClient) -> None:
     fault = broker.fault("Produce", error=NOT_LEADER, skip=2, count=3)
     found = [produce(client, "t", ("k", "v")).error_code for _ in range(7)]
     assert found == [0, 0, 6, 6, 6, 0, 0]
     assert (fault.hits, fault.is_active) == (3, False)
 
 
-def test_without_a_count_all_are_met_until_it_is_removed(broker: ottla.Broker, client: RawClient) -> None:
+def test_without_a_count_all_requests_are_affected_until_removal(broker: ottla.Broker, client: RawClient) -> None:
     with broker.fault("Produce", error=NOT_LEADER, count=None) as fault:
         assert [produce(client, "t", ("k", "v")).error_code for _ in range(5)] == [6] * 5
     assert fault.hits == 5
     assert produce(client, "t", ("k", "v")).error_code == 0
 
 
-def test_of_several_the_one_declared_first_acts(broker: ottla.Broker, client: RawClient) -> None:
+def test_the_first_declared_of_several_faults_acts(broker: ottla.Broker, client: RawClient) -> None:
     broker.fault("Produce", error="KAFKA_STORAGE_ERROR")
     broker.fault("Produce", error=NOT_LEADER)
     assert [produce(client, "t", ("k", "v")).error_code for _ in range(3)] == [56, 6, 0]
 
 
-def test_of_many_requests_at_a_time_one_is_met(broker: ottla.Broker) -> None:
+def test_exactly_one_of_many_concurrent_requests_is_affected(broker: ottla.Broker) -> None:
     fault = broker.fault("Produce", error=NOT_LEADER)
     together = threading.Barrier(8)
 
@@ -427,7 +429,7 @@ def test_a_large_request_is_refused_row_by_row(broker: ottla.Broker, client: Raw
     assert [topic.error_code for topic in answer.topics] == [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * many
 
 
-def test_of_a_large_produce_one_partition_is_refused(broker: ottla.Broker, client: RawClient) -> None:
+def test_one_partition_of_a_large_produce_is_refused(broker: ottla.Broker, client: RawClient) -> None:
     indexes, there = range(READ_ELEMENTS_AT_ONCE + 1), 9
     create_topic(client, "wide", there)
     for index in range(there):
@@ -452,7 +454,7 @@ def handlers(broker: ottla.Broker) -> Callable[[], Any]:
     return lambda: broker.inner.handlers[PRODUCE_KEY]
 
 
-def test_handlers_are_asked_themselves_while_no_fault_is_for_their_api(broker: ottla.Broker, client: RawClient) -> None:
+def test_handlers_are_not_wrapped_without_a_fault_for_their_api(broker: ottla.Broker, client: RawClient) -> None:
     produce(client, "t", ("k", "v"))
     assert broker._call(handlers(broker)) is produce_handler.handle
     others = broker.fault("Fetch", delay=0.001)
@@ -469,7 +471,7 @@ def test_handlers_are_asked_themselves_while_no_fault_is_for_their_api(broker: o
     assert [fault.fault_id for fault in broker.faults()] == [others.id, spent.id]
 
 
-def test_a_request_that_faults_have_looked_at_is_freed_with_its_answer(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_request_examined_by_faults_is_freed_with_its_response(broker: ottla.Broker, client: RawClient) -> None:
     async def still_there() -> int:
         return sum(type(each) is faulted._Met for each in gc.get_objects())
 
@@ -485,7 +487,7 @@ def test_a_request_that_faults_have_looked_at_is_freed_with_its_answer(broker: o
         gc.enable()
 
 
-def test_a_thousand_faults_are_taken_in_a_moment(broker: ottla.Broker) -> None:
+def test_a_thousand_faults_are_declared_quickly(broker: ottla.Broker) -> None:
     asked = 0
 
     def counted(key: int) -> frozenset[NameKind]:
@@ -501,7 +503,7 @@ def test_a_thousand_faults_are_taken_in_a_moment(broker: ottla.Broker) -> None:
     assert asked == len(ERROR_PLACES)
 
 
-def test_who_is_kept_waiting_has_no_place_that_others_need(broker: ottla.Broker) -> None:
+def test_a_delayed_request_holds_no_response_slot(broker: ottla.Broker) -> None:
     every = MetadataRequest(topics=None)
     fault = broker.fault("Metadata", client="late", delay=AN_HOUR, count=None)
     late = [connected(broker, "late") for _ in range(PLACES)]
@@ -519,7 +521,7 @@ def test_who_is_kept_waiting_has_no_place_that_others_need(broker: ottla.Broker)
 # Runs
 
 
-def test_faults_outlive_a_restart_and_a_crash_but_no_reset(broker: ottla.Broker) -> None:
+def test_faults_survive_a_restart_and_a_crash_but_not_a_reset(broker: ottla.Broker) -> None:
     fault = broker.fault("Produce", error=NOT_LEADER, count=None)
     for again in (broker.restart, broker.crash):
         again()

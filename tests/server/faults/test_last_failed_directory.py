@@ -50,7 +50,7 @@ async def touch_all(supervisor: Supervisor) -> list[int]:
     return [(await ask(supervisor, lambda client: written(client, partition)))[0] for partition in PARTITIONS]  # noqa: B023
 
 
-async def test_the_broker_ends_with_its_last_directory_and_not_before(tmp_path: Path, dirs: list[str]) -> None:
+async def test_the_broker_ends_exactly_with_its_last_directory(tmp_path: Path, dirs: list[str]) -> None:
     files = TroubledFiles()
     async with lives_in(",".join(dirs), files) as supervisor:
         home = supervisor.broker.services.cluster.catalog.data_dir
@@ -77,7 +77,7 @@ async def test_the_broker_ends_with_its_last_directory_and_not_before(tmp_path: 
         assert set(await touch_all(supervisor)) == {0}
 
 
-async def test_a_full_disk_ends_nothing(tmp_path: Path) -> None:
+async def test_a_full_disk_does_not_end_the_broker(tmp_path: Path) -> None:
     files = TroubledFiles()
     async with lives_in(tmp_path, files) as supervisor:
         await ask(supervisor, lambda client: create_topic(client, "t"))
@@ -90,7 +90,7 @@ async def test_a_full_disk_ends_nothing(tmp_path: Path) -> None:
         assert supervisor.state == "serving" and not supervisor.disks_lost.is_set()
 
 
-async def test_without_the_catalog_it_goes_on_for_the_timeout(tmp_path: Path, dirs: list[str]) -> None:
+async def test_without_the_catalog_the_broker_continues_until_the_timeout(tmp_path: Path, dirs: list[str]) -> None:
     files, clock = TroubledFiles(), Clock(monotonic=lambda: 0)
     async with lives_in(",".join(dirs), files, clock=clock, log_dir_failure_timeout_ms="5000") as supervisor:
         await ask(supervisor, lambda client: create_topic(client, "t", len(PARTITIONS)))
@@ -142,9 +142,7 @@ def _fail(address: str, files: Files) -> None:
         written(client, 0)
 
 
-async def test_a_directory_that_a_declared_fault_has_failed_ends_no_program_when_the_fault_is_gone(
-    tmp_path: Path, dirs: list[str]
-) -> None:
+async def test_a_directory_failed_by_a_removed_fault_does_not_end_the_program(tmp_path: Path, dirs: list[str]) -> None:
     clock = Clock(monotonic=lambda: 0)
     async with lives_in(",".join(dirs), clock=clock, log_dir_failure_timeout_ms="5000") as supervisor:
         await ask(supervisor, lambda client: create_topic(client, "t", len(PARTITIONS)))
@@ -161,7 +159,7 @@ async def test_a_directory_that_a_declared_fault_has_failed_ends_no_program_when
         assert set(await touch_all(supervisor)) == {0}
 
 
-async def test_a_slow_disk_that_was_declared_is_not_why_another_one_failed(tmp_path: Path) -> None:
+async def test_a_declared_slow_disk_does_not_explain_another_disks_failure(tmp_path: Path) -> None:
     files = TroubledFiles()
     async with lives_in(tmp_path, files) as supervisor:
         await ask(supervisor, lambda client: create_topic(client, "t"))

@@ -73,7 +73,7 @@ def test_only_its_partitions_are_offline(broker: ottla.Broker, client: RawClient
     assert codes == {each: 0 for each in dirs} | {dirs[which]: ErrorCode.KAFKA_STORAGE_ERROR}
 
 
-def test_new_topics_go_to_the_others(broker: ottla.Broker, client: RawClient, dirs: list[str]) -> None:
+def test_new_topics_use_the_remaining_directories(broker: ottla.Broker, client: RawClient, dirs: list[str]) -> None:
     lost = next(each for each in dirs if each != home(broker))
     failed(broker, client, lost)
     create_topic(client, "u", 4)
@@ -82,7 +82,7 @@ def test_new_topics_go_to_the_others(broker: ottla.Broker, client: RawClient, di
     assert produce(client, "u", ("k", "v")).error_code == ErrorCode.NONE
 
 
-def test_without_the_catalog_nothing_is_made_and_the_rest_goes_on(
+def test_without_the_catalog_creation_is_refused_and_other_requests_continue(
     broker: ottla.Broker, client: RawClient, dirs: list[str]
 ) -> None:
     there = failed(broker, client, home(broker))
@@ -108,7 +108,7 @@ def unreadable(directory: str) -> Trouble:
     return trouble(OSError(errno.EIO, "Input/output error"), "open", "list", "sync", "append", "create", at=directory)
 
 
-async def test_a_directory_that_cannot_be_read_at_a_start_is_offline(tmp_path: Path, dirs: list[str]) -> None:
+async def test_an_unreadable_directory_at_a_start_is_offline(tmp_path: Path, dirs: list[str]) -> None:
     async with serving(tmp_path, OsFiles(), None, log_dirs=",".join(dirs)) as served:
         await served.ask(create_topic, "t", len(PARTITIONS))
         assert set((await served.ask(codes_of)).values()) == {0}
@@ -143,7 +143,7 @@ async def test_a_directory_that_cannot_be_read_at_a_start_is_offline(tmp_path: P
         assert ends == {each: 2 if each in there else 3 for each in PARTITIONS}
 
 
-async def test_a_topic_deleted_meanwhile_does_not_come_back(tmp_path: Path, dirs: list[str]) -> None:
+async def test_a_topic_deleted_while_its_directory_failed_does_not_return(tmp_path: Path, dirs: list[str]) -> None:
     async with serving(tmp_path, OsFiles(), None, log_dirs=",".join(dirs)) as served:
         await served.ask(create_topic, "t", len(PARTITIONS))
         lost = next(each for each in dirs if each != served.broker.services.cluster.catalog.data_dir)
@@ -158,7 +158,7 @@ async def test_a_topic_deleted_meanwhile_does_not_come_back(tmp_path: Path, dirs
         assert {log.log_end_offset for log in served.broker.services.logs.logs.values()} == {2}
 
 
-async def test_without_the_directory_of_the_catalog_there_is_no_start(tmp_path: Path, dirs: list[str]) -> None:
+async def test_a_start_without_the_catalogs_directory_is_refused(tmp_path: Path, dirs: list[str]) -> None:
     async with serving(tmp_path, OsFiles(), None, log_dirs=",".join(dirs)) as served:
         home = served.broker.services.cluster.catalog.data_dir
         await served.ask(create_topic, "t", len(PARTITIONS))
@@ -169,7 +169,7 @@ async def test_without_the_directory_of_the_catalog_there_is_no_start(tmp_path: 
             pass
 
 
-def test_nobody_is_elected_for_a_partition_that_is_offline(
+def test_an_election_for_an_offline_partition_is_refused(
     broker: ottla.Broker, client: RawClient, dirs: list[str]
 ) -> None:
     (lost, *_) = sorted(failed(broker, client, dirs[0]))
@@ -200,9 +200,7 @@ def test_a_group_in_a_failed_directory_has_no_coordinator(
     assert set(coordinators().values()) == {0, ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
 
-async def test_a_topic_id_that_cannot_be_read_at_a_start_takes_its_directory_offline(
-    tmp_path: Path, dirs: list[str]
-) -> None:
+async def test_an_unreadable_topic_id_at_a_start_takes_its_directory_offline(tmp_path: Path, dirs: list[str]) -> None:
     async with serving(tmp_path, OsFiles(), None, log_dirs=",".join(dirs)) as served:
         await served.ask(create_topic, "t", len(PARTITIONS))
         home = served.broker.services.cluster.catalog.data_dir

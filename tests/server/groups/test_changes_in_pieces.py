@@ -192,7 +192,7 @@ def is_given_all(size: Size, pieces: Pieces) -> None:
     beat(groups, pieces, "a", epoch, topic_partitions=())
 
 
-def a_second_one_comes_and_the_first_gives_up(size: Size, pieces: Pieces) -> None:
+def a_second_member_joins_and_the_first_revokes(size: Size, pieces: Pieces) -> None:
     groups, epoch = held(size)
     join(groups, pieces, "b", NAMES[: size.topics])
     beat(groups, pieces, "a", epoch)
@@ -433,7 +433,7 @@ WAYS: dict[Callable[[Size, Pieces], None], tuple[int, int]] = {
     a_classic_member_is_removed: (21_500, 1_000),
     classic_sessions_end: (1_000, 1_000),
     is_given_all: (13_000, 10_000),
-    a_second_one_comes_and_the_first_gives_up: (13_000, 7_000),
+    a_second_member_joins_and_the_first_revokes: (13_000, 7_000),
     leaves: (1_000, 1_000),
     its_session_ends: (1_000, 1_000),
     an_administrator_removes_it: (1_000, 1_000),
@@ -472,7 +472,7 @@ def test_the_longest_piece_is_small(way: Callable[[Size, Pieces], None], of: Siz
     "way",
     [
         is_given_all,
-        a_second_one_comes_and_the_first_gives_up,
+        a_second_member_joins_and_the_first_revokes,
         leaves_for_a_while_and_comes_back,
         subscribes_by_expression,
         a_topic_comes,
@@ -480,7 +480,7 @@ def test_the_longest_piece_is_small(way: Callable[[Size, Pieces], None], of: Siz
     ],
     ids=lambda way: way.__name__,
 )
-def test_what_is_done_in_one_piece_is_found(way: Callable[[Size, Pieces], None]) -> None:
+def test_work_done_in_one_piece_is_detected(way: Callable[[Size, Pieces], None]) -> None:
     pieces = InOnePiece()
     way(SIZES[0], pieces)
     assert pieces.most > WAYS[way][0]

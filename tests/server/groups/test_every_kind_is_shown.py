@@ -168,13 +168,13 @@ def shown() -> Iterator[tuple[ottla.Broker, dict[str, str]]]:
         yield broker, {kind: JOINING[kind](client, broker) for kind in ALL}
 
 
-def test_no_table_has_forgotten_a_kind() -> None:
+def test_every_table_contains_every_type() -> None:
     assert sorted(JOINING) == sorted(KINDS_OF_THE_CONTROL) == sorted(KINDS_OF_THE_COMMAND.keys() - {""}) == ALL
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", ALL)
-def test_a_group_is_shown_as_what_it_is(kind: str, way: str, shown: tuple[ottla.Broker, dict[str, str]]) -> None:
+def test_every_command_shows_a_groups_type(kind: str, way: str, shown: tuple[ottla.Broker, dict[str, str]]) -> None:
     broker, members = shown
     assert (kind, kind, "Stable") in WAYS[way].all(broker)
     if (one := WAYS[way].one) is not None:
@@ -185,7 +185,7 @@ def test_a_group_is_shown_as_what_it_is(kind: str, way: str, shown: tuple[ottla.
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_the_page_shows_a_group_as_what_it_is(kind: str, shown: tuple[ottla.Broker, dict[str, str]]) -> None:
+def test_the_page_shows_a_groups_type(kind: str, shown: tuple[ottla.Broker, dict[str, str]]) -> None:
     broker, members = shown
     for path in "/groups", f"/groups/{kind}":
         html = page(broker, path)
@@ -194,7 +194,7 @@ def test_the_page_shows_a_group_as_what_it_is(kind: str, shown: tuple[ottla.Brok
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_what_is_said_of_kinds_names_each(kind: str, shown: tuple[ottla.Broker, dict[str, str]]) -> None:
+def test_descriptions_of_types_name_each(kind: str, shown: tuple[ottla.Broker, dict[str, str]]) -> None:
     document = AdminCalls.of(shown[0]).get("/v1/openapi.json")
     assert f"`{kind}`" in document["components"]["schemas"]["GroupState"]["properties"]["kind"]["description"]
     assert f'"{kind}"' in (Group.__doc__ or "")

@@ -241,7 +241,7 @@ def least_passes(name: str) -> int:
     return MANY if name != "LeaveGroup" else MORE // MEMBERS_A_PIECE - 2
 
 
-async def test_others_have_their_turns_in_the_midst_of_a_large_request_and_no_loop_goes_through_all_of_it_at_once(
+async def test_other_tasks_run_during_large_requests_and_no_loop_covers_them_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passes, longest = dict.fromkeys(CASES, 0), dict.fromkeys(CASES, 0)
@@ -277,7 +277,7 @@ async def test_others_have_their_turns_in_the_midst_of_a_large_request_and_no_lo
     assert {name: count for name, count in longest.items() if count >= MANY / 2 and name not in IN_ONE_PIECE} == {}
 
 
-async def test_what_a_large_request_leaves_behind_goes_without_the_collector(tmp_path: Path) -> None:
+async def test_objects_of_a_large_request_are_freed_without_the_collector(tmp_path: Path) -> None:
     """A full collection of the objects that a hundred thousand elements leave would stop every task."""
     left = {}
     async with serving(tmp_path, OsFiles()) as served:
@@ -290,7 +290,7 @@ async def test_what_a_large_request_leaves_behind_goes_without_the_collector(tmp
     assert {name: count for name, count in left.items() if count >= MANY / 2} == {}
 
 
-async def test_of_many_assignments_a_member_is_given_the_last_that_names_it(
+async def test_the_last_of_several_assignments_to_a_member_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serving(tmp_path, OsFiles()) as served:
@@ -319,7 +319,7 @@ async def test_of_many_assignments_a_member_is_given_the_last_that_names_it(
         assert passes >= MORE
 
 
-async def test_an_offset_of_a_topic_that_is_deleted_while_its_commit_is_made_ready_is_not_committed(
+async def test_an_offset_of_a_topic_deleted_during_its_commit_is_not_committed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serving(tmp_path, OsFiles()) as served:
@@ -345,7 +345,7 @@ async def test_an_offset_of_a_topic_that_is_deleted_while_its_commit_is_made_rea
         ).committed
 
 
-async def test_a_partition_that_comes_while_a_commit_is_made_ready_is_not_answered_as_committed(
+async def test_a_partition_created_during_a_commit_is_not_acknowledged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serving(tmp_path, OsFiles()) as served:
@@ -373,9 +373,7 @@ async def test_a_partition_that_comes_while_a_commit_is_made_ready_is_not_answer
         ) == [("t", 0)]
 
 
-async def test_a_commit_that_makes_too_large_a_batch_is_given_up_at_its_size(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_oversized_commit_is_abandoned_at_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(tmp_path, OsFiles()) as served:
         await create(served, "t")
         await served.broker.services.coordinators.groups.ensure_topic()
@@ -384,7 +382,7 @@ async def test_a_commit_that_makes_too_large_a_batch_is_given_up_at_its_size(
         assert codes == {ErrorCode.UNKNOWN_SERVER_ERROR}
 
 
-async def test_a_fetch_of_offsets_sees_a_commit_in_all_partitions_or_in_none(
+async def test_an_offset_fetch_sees_a_commit_in_all_partitions_or_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serving(tmp_path, OsFiles()) as served:

@@ -100,7 +100,7 @@ def offsets(service: GroupService, group: str = "g") -> set[int]:
     return {one.committed.offset for one in found if one.committed is not None}
 
 
-async def test_a_parked_join_is_answered_when_its_time_has_come(autojump_clock: AutojumpClock) -> None:
+async def test_a_parked_join_is_answered_at_its_deadline(autojump_clock: AutojumpClock) -> None:
     broker = GroupBroker()
     async with serving(broker) as service:
         start = trio.current_time()
@@ -109,9 +109,7 @@ async def test_a_parked_join_is_answered_when_its_time_has_come(autojump_clock: 
 
 
 @pytest.mark.parametrize("step_ms", WALL_STEPS_MS.values(), ids=WALL_STEPS_MS.keys())
-async def test_a_wall_clock_that_is_set_moves_neither_joins_nor_sessions(
-    step_ms: int, autojump_clock: AutojumpClock
-) -> None:
+async def test_a_wall_clock_step_moves_neither_joins_nor_sessions(step_ms: int, autojump_clock: AutojumpClock) -> None:
     broker = GroupBroker()
     async with serving(broker) as service:
         start = trio.current_time()
@@ -159,7 +157,7 @@ async def test_a_moved_clock_ends_sessions_at_once(autojump_clock: AutojumpClock
         assert trio.current_time() == start
 
 
-async def test_a_deadline_that_fails_is_logged_and_the_others_go_on(
+async def test_a_failing_deadline_is_logged_and_the_others_continue(
     autojump_clock: AutojumpClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker = GroupBroker()
@@ -175,7 +173,7 @@ async def test_a_deadline_that_fails_is_logged_and_the_others_go_on(
         assert to_the_end(service.coordinator.describe_group("g", 6)).group_state == "Empty"
 
 
-async def test_closing_answers_who_waits_and_takes_no_more(autojump_clock: AutojumpClock) -> None:
+async def test_closing_answers_waiting_requests_and_refuses_new_ones(autojump_clock: AutojumpClock) -> None:
     broker = GroupBroker()
     async with serving(broker) as service:
         answers: list[JoinGroupResponse] = []
@@ -196,7 +194,7 @@ async def test_closing_answers_who_waits_and_takes_no_more(autojump_clock: Autoj
 # The topic
 
 
-async def test_the_topic_is_created_on_first_need_and_once(autojump_clock: AutojumpClock) -> None:
+async def test_the_topic_is_created_once_on_first_use(autojump_clock: AutojumpClock) -> None:
     broker = GroupBroker()
     async with serving(broker) as service:
         assert service.partitions_led_by(cast(Any, broker.node)) == []
@@ -207,7 +205,7 @@ async def test_the_topic_is_created_on_first_need_and_once(autojump_clock: Autoj
         assert all(offsets(service, name) == {1} for name in "abcdef")
 
 
-async def test_a_topic_that_cannot_be_created_is_tried_again(autojump_clock: AutojumpClock) -> None:
+async def test_a_failed_creation_of_the_topic_is_retried(autojump_clock: AutojumpClock) -> None:
     broker = GroupBroker()
     broker.creation_failure = ErrorCode.INVALID_REPLICATION_FACTOR
     async with serving(broker) as service:
@@ -219,7 +217,7 @@ async def test_a_topic_that_cannot_be_created_is_tried_again(autojump_clock: Aut
         assert offsets(service) == {1}
 
 
-async def test_a_disk_that_refused_the_topic_is_asked_again_after_a_while(autojump_clock: AutojumpClock) -> None:
+async def test_a_disk_that_refused_the_topic_is_retried_later(autojump_clock: AutojumpClock) -> None:
     broker = GroupBroker()
     async with serving(broker) as service:
         broker.creation_failure = ErrorCode.KAFKA_STORAGE_ERROR
@@ -236,7 +234,7 @@ async def test_a_disk_that_refused_the_topic_is_asked_again_after_a_while(autoju
 
 
 @pytest.mark.parametrize(("failure", "told"), [*APPEND_ERRORS.items(), (ErrorCode.POLICY_VIOLATION,) * 2])
-async def test_what_the_log_refuses_is_told_in_words_for_clients_of_groups(
+async def test_errors_of_the_log_become_group_error_codes(
     failure: ErrorCode, told: ErrorCode, autojump_clock: AutojumpClock
 ) -> None:
     broker = GroupBroker()
@@ -247,7 +245,7 @@ async def test_what_the_log_refuses_is_told_in_words_for_clients_of_groups(
         assert refused.value.code == told
 
 
-async def test_an_append_that_fails_as_nobody_expected_is_told_and_what_built_on_it_is_tried_again(
+async def test_an_unexpectedly_failing_append_is_reported_and_dependent_changes_retried(
     autojump_clock: AutojumpClock,
 ) -> None:
     broker = GroupBroker()
@@ -279,7 +277,7 @@ async def test_an_append_that_fails_as_nobody_expected_is_told_and_what_built_on
 
 @pytest.mark.parametrize("error", [MemoryError(), OSError(), RuntimeError("can't start new thread")], ids=repr)
 @pytest.mark.parametrize("size", ["small", "large"])
-async def test_a_partition_that_cannot_be_taken_up_once_loaded_is_that_partition_s_alone_and_tried_again(
+async def test_a_partition_that_cannot_be_loaded_is_retried_without_affecting_others(
     size: str, error: Exception, autojump_clock: AutojumpClock
 ) -> None:
     broker = GroupBroker()
@@ -323,7 +321,7 @@ async def test_a_small_partition_is_loaded_before_the_service_has_started(autoju
         assert offsets(service) == {7}
 
 
-async def test_a_large_partition_is_loaded_behind_the_others(autojump_clock: AutojumpClock) -> None:
+async def test_a_large_partition_is_loaded_after_the_others(autojump_clock: AutojumpClock) -> None:
     broker = GroupBroker()
     async with serving(broker) as service:
         await commit(service, broker, 7, "h")
@@ -344,7 +342,7 @@ async def test_a_large_partition_is_loaded_behind_the_others(autojump_clock: Aut
         assert offsets(service) == last
 
 
-async def test_a_large_partition_whose_leader_moves_while_it_loads_is_loaded_once(
+async def test_a_large_partition_whose_leader_moves_during_its_load_is_loaded_once(
     autojump_clock: AutojumpClock,
 ) -> None:
     broker = GroupBroker()
@@ -365,7 +363,7 @@ async def test_a_large_partition_whose_leader_moves_while_it_loads_is_loaded_onc
         assert max(shard.next_offset for shard in replaced) < broker.log(large).log_end_offset
 
 
-async def test_a_partition_of_many_segments_is_not_loaded_in_one_turn_however_small_they_are(
+async def test_a_partition_of_many_small_segments_is_loaded_in_several_slices(
     autojump_clock: AutojumpClock,
 ) -> None:
     broker = GroupBroker()
@@ -389,7 +387,7 @@ MANY = 12
 
 
 @pytest.mark.parametrize("how", ["start", "node stops"])
-async def test_what_is_loaded_at_once_of_all_partitions_is_small_however_many_there_are(
+async def test_the_part_loaded_at_once_is_small_for_any_partition_count(
     how: str, autojump_clock: AutojumpClock
 ) -> None:
     """When a node stops, another one takes all its partitions at once: each was small, and all together took half a second."""
@@ -420,7 +418,7 @@ async def test_what_is_loaded_at_once_of_all_partitions_is_small_however_many_th
         assert service.coordinator.shards[0].state is ShardState.ACTIVE, "in a later turn there is room again"
 
 
-async def test_a_large_partition_keeps_no_small_one_waiting(autojump_clock: AutojumpClock) -> None:
+async def test_a_large_partition_does_not_delay_small_ones(autojump_clock: AutojumpClock) -> None:
     """The small partitions after a large one are more than are loaded at once: they need not wait for it."""
     broker = GroupBroker(partition_count=MANY)
     async with serving(broker) as service:
@@ -446,7 +444,7 @@ async def test_a_large_partition_keeps_no_small_one_waiting(autojump_clock: Auto
         assert order[-1] == 0, "the large one is the first that was to be loaded"
 
 
-async def test_a_load_ends_when_another_one_has_taken_its_place(autojump_clock: AutojumpClock) -> None:
+async def test_a_superseded_load_ends(autojump_clock: AutojumpClock) -> None:
     broker = GroupBroker()
     async with serving(broker) as service:
         partition = await fill(service, broker, "large")
@@ -466,7 +464,7 @@ def spoil_last_byte(files: CrashFiles, path: str) -> None:
 
 
 @pytest.mark.parametrize("size", ["small", "large"])
-async def test_a_damaged_partition_is_named_and_the_others_are_loaded(
+async def test_a_damaged_partition_is_reported_and_the_others_are_loaded(
     size: str, autojump_clock: AutojumpClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker = GroupBroker()

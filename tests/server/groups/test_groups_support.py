@@ -44,7 +44,7 @@ def test_a_reply_insists_on_one_answer() -> None:
         reply(2)
 
 
-def test_error_of_tells_kafka_errors_only() -> None:
+def test_error_of_returns_kafka_errors_only() -> None:
     def fail() -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "no")
 

@@ -59,7 +59,7 @@ def pieces(steps: Steps[Any]) -> tuple[Any, int]:
 
 @each_case("kind", KINDS)
 @each_case("count", COUNTS)
-def test_a_member_of_many_names(kind: str, count: int) -> None:
+def test_a_member_of_many_names_is_recorded_in_pieces(kind: str, count: int) -> None:
     records, without = KINDS[kind]
     member = replace(without, topic_names=names(count))
     ready, in_pieces = pieces(records.writing_member("g", member))
@@ -70,7 +70,7 @@ def test_a_member_of_many_names(kind: str, count: int) -> None:
 
 @each_case("kind", KINDS)
 @each_case("count", COUNTS)
-def test_a_target_of_many_topics(kind: str, count: int) -> None:
+def test_a_target_of_many_topics_is_recorded_in_pieces(kind: str, count: int) -> None:
     records, _ = KINDS[kind]
     assignment = {number.to_bytes(16): frozenset({number % 7, 300}) for number in reversed(range(count))}
     made, in_pieces = pieces(records.writing_target("g", "m", assignment))
@@ -82,7 +82,7 @@ def test_a_target_of_many_topics(kind: str, count: int) -> None:
     "count, revoking",
     [(count, also) for count in COUNTS for also in (0, 1, 200) if FULL or count < COUNTS[-1] or also == 200],
 )
-def test_what_a_member_has_of_many_topics(count: int, revoking: int) -> None:
+def test_a_members_many_topics_are_recorded_in_pieces(count: int, revoking: int) -> None:
     def owned(numbers: Iterable[int]) -> Owned:
         return {number.to_bytes(16): {300: 7, number % 7: 2} for number in numbers}
 
@@ -96,13 +96,13 @@ def test_what_a_member_has_of_many_topics(count: int, revoking: int) -> None:
 
 
 @pytest.mark.parametrize("count", COUNTS)
-def test_names_in_order(count: int) -> None:
+def test_names_are_recorded_in_order(count: int) -> None:
     ordered, in_pieces = pieces(in_order(names(count)))
     assert ordered == sorted(names(count))
     assert in_pieces >= count // AT_ONCE
 
 
-def test_a_table_that_takes_what_was_made_is_that_which_reads_the_records() -> None:
+def test_a_table_updated_from_the_source_equals_one_from_its_records() -> None:
     """Each record that is made in pieces: the table receives its source instead of parsing it."""
     member = replace(
         ConsumerMember("m", instance_id="i", topic_names=names(3), topic_regex="t.*"),
@@ -129,7 +129,7 @@ def test_a_table_that_takes_what_was_made_is_that_which_reads_the_records() -> N
     assert taken.owners.table == read.owners.table
 
 
-def test_a_share_member_is_taken_as_its_record_says_it() -> None:
+def test_a_share_member_equals_its_record() -> None:
     member = ShareMember("m", rack_id="r", client_id="c", client_host="/h", topic_names=names(3))
     one = to_the_end(share_records.writing_member("g", member))
     key, value = one.change
@@ -139,7 +139,7 @@ def test_a_share_member_is_taken_as_its_record_says_it() -> None:
     assert vars(taken) == vars(read)
 
 
-def test_a_topology_is_taken_as_its_record_says_it() -> None:
+def test_a_topology_equals_its_record() -> None:
     made_of = of_request(COUNTED)
     key, value = streams_records.topology("g", made_of)
     taken, read = StreamsGroup("g", 0), StreamsGroup("g", 0)

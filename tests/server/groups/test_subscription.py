@@ -30,7 +30,7 @@ def test_the_topics_of_all_members_are_found() -> None:
     assert to_the_end(subscribed_topics([])) == frozenset()
 
 
-def test_a_list_that_begins_like_another_is_another_list() -> None:
+def test_lists_with_a_common_prefix_are_distinguished() -> None:
     names = [f"t{number}" for number in range(2 * LISTS_KNOWN_MAX)]
     blobs = [subscription(*names[:count]) for count in range(len(names) + 1)]
     assert to_the_end(subscribed_topics(blobs)) == frozenset(names)
@@ -38,11 +38,11 @@ def test_a_list_that_begins_like_another_is_another_list() -> None:
 
 
 @pytest.mark.parametrize("blob", [b"", b"\xff\xff", b"\0\0\0\0\0\1", subscription("orders")[:-5]])
-def test_one_that_cannot_be_read_tells_nothing_of_the_group(blob: bytes) -> None:
+def test_one_unreadable_subscription_makes_the_groups_unknown(blob: bytes) -> None:
     assert to_the_end(subscribed_topics([subscription("orders"), blob])) is None
 
 
-def test_of_more_names_than_may_be_read_at_once_nothing_is_told() -> None:
+def test_an_excessive_number_of_names_makes_the_subscription_unknown() -> None:
     assert to_the_end(subscribed_topics([subscription(*MANY[1:])])) == frozenset(MANY[1:])
     assert to_the_end(subscribed_topics([subscription(*MANY, "one more")])) is None
     # A list counts as one more, so that their number is also limited.
@@ -53,7 +53,7 @@ def test_of_more_names_than_may_be_read_at_once_nothing_is_told() -> None:
 
 @pytest.mark.parametrize("size_bytes", [1, 20, 1_000])
 @pytest.mark.parametrize("unit", [b"\xff", b"\xed\xa0", b"\xed\xa0\x80"])
-def test_names_that_are_not_utf8_take_no_longer_than_others(unit: bytes, size_bytes: int) -> None:
+def test_names_that_are_not_utf8_take_no_longer(unit: bytes, size_bytes: int) -> None:
     """This many such names, as of others, would block the thread for seconds."""
     name = "n" * size_bytes
 
@@ -71,7 +71,7 @@ def test_names_that_are_not_utf8_take_no_longer_than_others(unit: bytes, size_by
         read_subscription(blob(NAMES_MAX - 2))
 
 
-def test_members_that_differ_in_user_data_alone_cost_no_more_than_one() -> None:
+def test_members_that_differ_only_in_user_data_cost_one() -> None:
     blobs = [with_user_data(subscription(*MANY[:1_000]), bytes([number])) for number in range(100)]
     assert to_the_end(subscribed_topics(blobs)) == frozenset(MANY[:1_000])
     assert (
@@ -80,7 +80,7 @@ def test_members_that_differ_in_user_data_alone_cost_no_more_than_one() -> None:
     )
 
 
-def test_a_blob_of_one_member_may_name_so_many_topics_too() -> None:
+def test_the_number_of_topics_in_one_members_blob_is_limited() -> None:
     assert len(read_subscription(subscription(*MANY)).topics) == NAMES_MAX
     for read in (read_subscription, read_assignment):
         with pytest.raises(ProtocolError):

@@ -39,7 +39,7 @@ def of_streams() -> tuple[Groups, Callable[[], object]]:
 
 
 @pytest.mark.parametrize("made", [of_consumers, of_share_consumers, of_streams])
-def test_what_is_too_large_is_not_made_with_each_heartbeat(
+def test_an_oversized_target_is_not_built_at_each_heartbeat(
     made: Callable[[], tuple[Groups, Callable[[], object]]], caplog: pytest.LogCaptureFixture
 ) -> None:
     groups, beat = made()

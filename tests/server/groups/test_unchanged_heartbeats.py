@@ -30,7 +30,7 @@ def at_rest(kind: str) -> tuple[AnyGroups, int]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_member_that_has_all_it_should_have_changes_nothing(kind: str, unchanged_heartbeats: list[str]) -> None:
+def test_a_member_with_its_complete_assignment_changes_nothing(kind: str, unchanged_heartbeats: list[str]) -> None:
     groups, epoch = at_rest(kind)
     unchanged_heartbeats.clear()
     written = groups.store.appends
@@ -44,7 +44,7 @@ def test_a_member_that_has_all_it_should_have_changes_nothing(kind: str, unchang
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_topic_that_grew_is_found(kind: str, unchanged_heartbeats: list[str]) -> None:
+def test_a_grown_topic_is_noticed(kind: str, unchanged_heartbeats: list[str]) -> None:
     groups, epoch = at_rest(kind)
     grow = groups.put_topic if isinstance(groups, ShareGroups) else groups.grow_topic
     grow("orders", 3)
@@ -106,7 +106,7 @@ NEWS: list[tuple[str, Callable[[Any], object], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("kind, befalls, fields", NEWS)
-def test_whatever_may_be_more_to_do_is_looked_for(
+def test_every_possible_reason_for_work_is_examined(
     kind: str, befalls: Callable[[Any], object], fields: dict[str, Any], unchanged_heartbeats: list[str]
 ) -> None:
     groups, epoch = at_rest(kind)

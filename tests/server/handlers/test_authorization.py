@@ -109,17 +109,17 @@ async def _ask_all(questions: list[Question] = QUESTIONS, share_version: int = 0
     return found
 
 
-def test_every_answer_is_that_of_apache_kafka(answers: Answers) -> None:
+def test_every_response_equals_apache_kafkas(answers: Answers) -> None:
     assert differences.between({one: RECORDED.get(one) for one in answers}, answers) == []
 
 
-def test_every_answer_about_share_groups_is_that_of_apache_kafka_while_they_are_served() -> None:
+def test_every_response_about_share_groups_equals_apache_kafkas() -> None:
     expected, answers = read(SHARE_FILE.read_text()), run_in_order(lambda: _ask_all(SHARE_QUESTIONS, 1))
     assert answers.keys() <= expected.keys() and (not FULL or answers.keys() == expected.keys())
     assert differences.between({one: expected[one] for one in answers}, answers) == []
 
 
-def test_every_api_is_asked_about_in_every_version() -> None:
+def test_every_api_is_tested_in_every_version() -> None:
     recorded = {(one.question.split()[0], one.version) for one in RECORDED if one.user == NOBODY}
     for name in BY_NAME.keys() - NO_RIGHT_ASKED:
         low, high = BY_NAME[name].versions
@@ -127,7 +127,7 @@ def test_every_api_is_asked_about_in_every_version() -> None:
         assert not missing, f"{name} {missing}: see above what an API needs"
 
 
-def test_a_stranger_is_refused_or_told_nothing_by_every_api(answers: Answers) -> None:
+def test_every_api_hides_existing_names_from_an_unauthorized_user(answers: Answers) -> None:
     """Whatever was recorded: names of existing resources come back only to a client that has sent them."""
     for question, version in asked():
         told = str(answers[Asked(question.id, version, NOBODY)])
@@ -136,7 +136,7 @@ def test_a_stranger_is_refused_or_told_nothing_by_every_api(answers: Answers) ->
             assert f"'{name}'" not in told or f"'{name}'" in sent or "topic_id" in told, (question.id, version)
 
 
-def test_what_a_stranger_asks_for_changes_nothing_on_disk() -> None:
+def test_requests_of_an_unauthorized_user_change_nothing_on_disk() -> None:
     async def ask() -> None:
         files = CrashFiles()
         async with guarded(files) as (broker, _, scene):
@@ -148,7 +148,7 @@ def test_what_a_stranger_asks_for_changes_nothing_on_disk() -> None:
     run_in_order(ask)
 
 
-def test_a_right_to_one_topic_opens_no_other_in_a_transaction() -> None:
+def test_a_right_to_one_topic_does_not_apply_to_another() -> None:
     """The transaction does not register partitions to which the producer may not write, though their batches were sent."""
 
     async def ask() -> None:
@@ -177,7 +177,7 @@ def _fetch(**more: Any) -> dict[str, Any]:
     return {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1_000, "topics": wanted, **more}
 
 
-def test_a_session_ends_to_give_what_may_be_read_no_more() -> None:
+def test_a_session_stops_returning_partitions_after_the_right_is_revoked() -> None:
     async def ask() -> None:
         async with guarded() as (broker, _, _scene):
             acl = grant(broker, "reader", ResourceType.TOPIC, THERE, AclOperation.READ)
@@ -196,7 +196,7 @@ def test_a_session_ends_to_give_what_may_be_read_no_more() -> None:
     run_in_order(ask)
 
 
-def test_a_fetch_that_is_parked_was_asked_about_when_it_came() -> None:
+def test_a_parked_fetch_was_authorized_on_arrival() -> None:
     async def ask() -> None:
         async with guarded() as (broker, admin, _scene):
             acl = grant(broker, "reader", ResourceType.TOPIC, THERE, AclOperation.READ)
@@ -222,7 +222,7 @@ def test_a_fetch_that_is_parked_was_asked_about_when_it_came() -> None:
     run_in_order(ask)
 
 
-def test_a_regular_expression_finds_no_topic_that_its_member_may_not_describe() -> None:
+def test_a_regular_expression_finds_only_describable_topics() -> None:
     async def ask() -> None:
         async with guarded() as (broker, _, scene):
             grant(broker, "member", ResourceType.GROUP, "g", AclOperation.READ)
@@ -249,7 +249,7 @@ def test_a_regular_expression_finds_no_topic_that_its_member_may_not_describe() 
     run_in_order(ask)
 
 
-def test_controllers_are_told_of_to_who_may_alter_the_cluster() -> None:
+def test_controllers_are_shown_only_to_users_with_alter_on_the_cluster() -> None:
     """The controller of Apache Kafka 4.3.1 does the same; a broker answers every user."""
 
     async def ask() -> None:
@@ -270,7 +270,7 @@ def test_controllers_are_told_of_to_who_may_alter_the_cluster() -> None:
     run_in_order(ask)
 
 
-def test_what_a_list_leaves_out_is_no_attempt(caplog: pytest.LogCaptureFixture) -> None:
+def test_topics_omitted_from_a_list_are_not_logged_as_refusals(caplog: pytest.LogCaptureFixture) -> None:
     """A client that lists all topics has tried nothing forbidden: ten thousand log lines would say otherwise."""
 
     async def ask() -> None:
@@ -296,6 +296,6 @@ def test_what_a_list_leaves_out_is_no_attempt(caplog: pytest.LogCaptureFixture) 
     run_in_order(ask)
 
 
-def test_the_page_of_rights_says_what_was_recorded() -> None:
+def test_the_page_of_rights_matches_the_recording() -> None:
     text = rights_page.PAGE.read_text()
     assert rights_page.written(text, rights_page.page(RECORDED)) == text

@@ -61,7 +61,7 @@ def replace_configs(client: RawClient, kind: int, name: str, **configs: str) -> 
     return response
 
 
-def test_a_topic_config_holds_for_the_next_produce_without_a_restart(client: RawClient) -> None:
+def test_a_topic_config_applies_to_the_next_produce(client: RawClient) -> None:
     create_topic(client, "t")
     assert produce(client, "t", ("k", "v" * 100)).error_code == ErrorCode.NONE
     assert set_configs(client, TOPIC, "t", max_message_bytes="100").error_code == ErrorCode.NONE
@@ -71,7 +71,7 @@ def test_a_topic_config_holds_for_the_next_produce_without_a_restart(client: Raw
 
 
 @pytest.mark.scenario(176)
-def test_a_broker_config_holds_at_once_for_topics_that_do_not_override_it(client: RawClient) -> None:
+def test_a_broker_config_applies_at_once_to_topics_without_an_override(client: RawClient) -> None:
     create_topic(client, "plain")
     create_topic(client, "own", max_message_bytes="1000000")
     assert set_configs(client, BROKER, "", message_max_bytes="100").error_code == ErrorCode.NONE
@@ -80,7 +80,7 @@ def test_a_broker_config_holds_at_once_for_topics_that_do_not_override_it(client
     assert describe(client, TOPIC, "plain", "max.message.bytes")["max.message.bytes"].config_source == 3
 
 
-def test_what_is_refused_changes_nothing(client: RawClient) -> None:
+def test_refused_changes_have_no_effect(client: RawClient) -> None:
     create_topic(client, "t", retention_ms="5000")
     refused = set_configs(client, TOPIC, "t", retention_ms="6000", segment_bytes="5")
     assert refused.error_code == ErrorCode.INVALID_CONFIG
@@ -99,7 +99,7 @@ def test_validate_only_checks_and_changes_nothing(client: RawClient) -> None:
     assert refused.error_code == ErrorCode.INVALID_CONFIG
 
 
-def test_alter_configs_unsets_what_it_does_not_name(client: RawClient) -> None:
+def test_alter_configs_unsets_unnamed_options(client: RawClient) -> None:
     create_topic(client, "t", retention_ms="5000", flush_ms="7")
     assert replace_configs(client, TOPIC, "t", retention_ms="6000").error_code == ErrorCode.NONE
     shown = describe(client, TOPIC, "t")
@@ -110,7 +110,7 @@ def test_alter_configs_unsets_what_it_does_not_name(client: RawClient) -> None:
     assert (shown["max.connections"].value, shown["log.retention.ms"].value) == ("98", None)
 
 
-def test_each_topic_of_a_request_gets_its_own_answer(client: RawClient) -> None:
+def test_each_topic_of_a_request_gets_its_own_result(client: RawClient) -> None:
     names = [f"t{number}" for number in range(3)]
     for name in names:
         create_topic(client, name)
@@ -137,7 +137,7 @@ def test_each_topic_of_a_request_gets_its_own_answer(client: RawClient) -> None:
     assert [describe(client, TOPIC, name)["retention.ms"].value for name in names] == ["5", "604800000", "8"]
 
 
-def test_configs_are_still_there_after_a_restart(tmp_path: Path) -> None:
+def test_configs_survive_a_restart(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t")
         set_configs(client, TOPIC, "t", cleanup_policy="compact")
@@ -165,7 +165,9 @@ def test_configs_are_still_there_after_a_restart(tmp_path: Path) -> None:
         (77, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_resources_that_cannot_be_changed_say_why(client: RawClient, kind: int, name: str, code: ErrorCode) -> None:
+def test_unchangeable_resources_are_refused_with_the_reason(
+    client: RawClient, kind: int, name: str, code: ErrorCode
+) -> None:
     for response in (
         set_configs(client, kind, name, retention_ms="5"),
         replace_configs(client, kind, name, retention_ms="5"),
@@ -188,7 +190,7 @@ def test_resources_that_cannot_be_changed_say_why(client: RawClient, kind: int, 
         (77, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_resources_that_are_not_there_say_so(client: RawClient, kind: int, name: str, code: ErrorCode) -> None:
+def test_missing_resources_are_reported(client: RawClient, kind: int, name: str, code: ErrorCode) -> None:
     result = describe(client, kind, name)[""]
     assert (result.error_code, result.resource_type, result.resource_name) == (code, kind, name)
     assert result.configs == ()
@@ -248,7 +250,7 @@ def test_every_version_describes(client: RawClient, version: int) -> None:
     assert describe(client, TOPIC, "t", version=version)["cleanup.policy"].value == "delete"
 
 
-def test_options_that_mean_nothing_here_are_told_when_set(client: RawClient, caplog: pytest.LogCaptureFixture) -> None:
+def test_setting_an_option_without_effect_logs_a_warning(client: RawClient, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     assert set_configs(client, BROKER, "", num_io_threads="9", zork="1").error_code == ErrorCode.NONE
     assert set_configs(client, BROKER, "", max_connections="9999").error_code == ErrorCode.NONE
@@ -291,14 +293,14 @@ def test_each_node_answers_for_itself(three_nodes: list[RawClient]) -> None:
     assert [configs["max.connections"].config_source for configs in shown] == [5, 2, 5]
 
 
-def test_a_change_for_all_nodes_must_suit_each_of_them(three_nodes: list[RawClient]) -> None:
+def test_a_change_for_all_nodes_must_be_valid_for_each(three_nodes: list[RawClient]) -> None:
     assert set_configs(three_nodes[2], BROKER, "2", log_cleaner_min_compaction_lag_ms="9").error_code == ErrorCode.NONE
     refused = set_configs(three_nodes[0], BROKER, "", log_cleaner_max_compaction_lag_ms="8")
     assert refused.error_code == ErrorCode.INVALID_REQUEST
     assert "log.cleaner.max.compaction.lag.ms" not in describe(three_nodes[0], BROKER, "")
 
 
-def test_an_option_that_nodes_share_is_warned_of_where_another_than_the_first_is_given_it(
+def test_setting_a_shared_option_on_a_later_node_logs_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     shared: dict[str, Any] = {"message_max_bytes": "100", "log_cleaner_threads": "2"}

@@ -34,7 +34,7 @@ def describe(client: RawClient, topic: str, *partitions: int) -> list[PartitionR
     return list(row.partitions)
 
 
-async def test_producers_are_told_with_their_open_transactions(tmp_path: Path) -> None:
+async def test_producers_are_described_with_their_open_transactions(tmp_path: Path) -> None:
     def of(producer_id: int, **options: Any) -> bytearray:
         return batch(("k", "v"), ("k", "w"), producer_id=producer_id, **options)
 
@@ -75,7 +75,7 @@ async def test_producers_are_told_with_their_open_transactions(tmp_path: Path) -
         ("x" * 32_767, 0, ErrorCode.INVALID_TOPIC_EXCEPTION),
     ],
 )
-async def test_what_cannot_be_described_has_an_error(
+async def test_an_unknown_partition_has_an_error(
     tmp_path: Path, topic: str, partition: int, expected: ErrorCode
 ) -> None:
     async with serving(tmp_path, OsFiles()) as served:
@@ -86,7 +86,7 @@ async def test_what_cannot_be_described_has_an_error(
     assert (row.error_message is None) == (expected == ErrorCode.NONE)
 
 
-def test_every_replica_tells_and_no_other_node_does(tmp_path: Path) -> None:
+def test_exactly_the_replicas_describe_producers(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path), nodes=3) as broker, ExitStack() as stack:
         leader, follower, stranger = (stack.enter_context(RawClient(*address(broker, node))) for node in range(3))
         create(leader, wanted("t", -1, -1, assignments=[(0, (0, 1))]))
@@ -96,7 +96,7 @@ def test_every_replica_tells_and_no_other_node_does(tmp_path: Path) -> None:
         assert describe(stranger, "t", 0)[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_idle_producers_are_forgotten_after_a_time_that_may_be_changed(tmp_path: Path) -> None:
+async def test_idle_producers_are_forgotten_after_a_configurable_time(tmp_path: Path) -> None:
     async with serving(tmp_path, OsFiles()) as served:
         broker = served.broker
         await served.ask(create_topic, "t")

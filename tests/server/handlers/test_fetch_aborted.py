@@ -24,7 +24,7 @@ ABORTED = 30
 
 
 @pytest.mark.parametrize("at_once", [1, ABORTED - 1, ABORTED, ABORTED + 1])
-def test_all_aborted_transactions_are_named_in_turns(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_aborted_transactions_are_returned_in_time_slices(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch, "ABORTED_AT_ONCE", at_once)
     monkeypatch.setattr(time_slices, "SLICE_S", 0.0)
 
@@ -70,7 +70,7 @@ def check_named(row: Any) -> None:
     assert named == {each.producer_id: each.base_offset - each.is_control for each in batches_of(row)}
 
 
-def test_where_aborted_transactions_are_very_many_an_answer_holds_fewer_records(
+def test_many_aborted_transactions_reduce_the_records_per_response(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(fetch, "ABORTED_AT_ONCE", 5)

@@ -57,7 +57,7 @@ def rows(answer: FetchResponse) -> list[tuple[str, int, int]]:
         (10, 0, MANY_BYTES, 0),
     ],
 )
-def test_there_is_no_waiting_for_what_will_not_come_or_is_there(
+def test_a_fetch_does_not_wait_for_available_or_impossible_records(
     client: RawClient, offset: int, min_bytes: int, max_bytes: int, batches: int
 ) -> None:
     fill(client)
@@ -65,13 +65,13 @@ def test_there_is_no_waiting_for_what_will_not_come_or_is_there(
     assert rows(client.ask(wanted, 12)) == [("t", ErrorCode.NONE, batches)]
 
 
-def test_a_limit_of_the_whole_answer_bounds_what_is_waited_for(client: RawClient) -> None:
+def test_a_limit_of_the_whole_response_bounds_the_wait(client: RawClient) -> None:
     fill(client, batches=2)
     wanted = fetch_request("t", 0, min_bytes=MANY_BYTES, max_wait_ms=FOR_EVER_MS)
     assert rows(client.ask(replace(wanted, max_bytes=SIZE + 1), 12)) == [("t", ErrorCode.NONE, 1)]
 
 
-def test_bytes_that_a_cut_batch_would_take_are_not_given_to_the_next_partition(client: RawClient) -> None:
+def test_bytes_of_a_cut_batch_are_not_given_to_the_next_partition(client: RawClient) -> None:
     fill(client, "a", 3)
     fill(client, "b", 3)
     both = together(fetch_request("a", 0, max_bytes=MANY_BYTES), fetch_request("b", 0, max_bytes=MANY_BYTES))
@@ -99,7 +99,7 @@ def waiting(topic: str, offset: int, **options: Any) -> FetchRequest:
         ),
     ],
 )
-def test_an_error_is_told_at_once(
+def test_an_error_is_returned_at_once(
     client: RawClient, wanted: FetchRequest, expected: list[tuple[str, int, int]]
 ) -> None:
     fill(client, batches=2)
@@ -108,9 +108,7 @@ def test_an_error_is_told_at_once(
 
 
 @pytest.mark.parametrize(("last_epoch", "code"), [(0, ErrorCode.NONE), (3, ErrorCode.OFFSET_OUT_OF_RANGE)])
-def test_a_client_that_read_an_epoch_that_never_was_is_out_of_range(
-    client: RawClient, last_epoch: int, code: ErrorCode
-) -> None:
+def test_a_client_with_an_unknown_epoch_is_out_of_range(client: RawClient, last_epoch: int, code: ErrorCode) -> None:
     fill(client, batches=2)
     wanted = fetch_request("t", 0, max_wait_ms=FOR_EVER_MS)
     (partition,) = wanted.topics[0].partitions
@@ -156,7 +154,7 @@ def parked(broker: ottla.Broker, client: RawClient) -> Callable[[FetchRequest], 
         ),
     ],
 )
-def test_a_partition_that_is_not_there_waits_with_the_others(
+def test_a_missing_partition_waits_with_the_others(
     broker: ottla.Broker,
     client: RawClient,
     parked: Callable[[FetchRequest], None],
@@ -191,7 +189,7 @@ def test_a_log_start_that_passes_the_reader_ends_the_wait(
     assert rows(client.receive()) == [("t", ErrorCode.OFFSET_OUT_OF_RANGE, 0)]
 
 
-def test_a_session_with_nothing_new_waits_for_news(
+def test_a_session_without_changes_waits_for_some(
     broker: ottla.Broker, client: RawClient, parked: Callable[[FetchRequest], None]
 ) -> None:
     fill(client, batches=2)

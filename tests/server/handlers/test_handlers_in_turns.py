@@ -1106,7 +1106,7 @@ ASKED = [
 
 
 @pytest.mark.parametrize(("options", "cases", "part"), ASKED)
-def test_the_longest_stretch_of_a_handler_does_not_grow_with_its_request(
+def test_the_longest_slice_of_a_handler_does_not_grow_with_its_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], cases: list[Case], part: int
 ) -> None:
     async def longest(broker: Broker, case: Case, count: int, *, counts_blocks: bool) -> tuple[Looks, Any]:
@@ -1212,7 +1212,7 @@ CALLS_WITHOUT_NAMES = 1_000
 
 
 @pytest.mark.parametrize(("name", "version", "body", "count", "most"), JOINING)
-def test_a_member_is_taken_in_with_few_calls_for_each_name_that_it_brings_along(
+def test_a_joining_member_costs_few_calls_per_name(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     name: str,
@@ -1242,7 +1242,7 @@ async def without_topics(_ctx: Any, _heard: Any, response: Any) -> Any:
     return response
 
 
-def test_describing_log_dirs_frees_nothing_for_partitions_that_are_not_there(
+def test_describing_log_dirs_frees_nothing_for_missing_partitions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
@@ -1265,9 +1265,7 @@ def test_describing_log_dirs_frees_nothing_for_partitions_that_are_not_there(
     trio.run(main)
 
 
-def test_nor_does_it_grow_with_the_types_of_an_entity_that_no_quota_can_be_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_slice_does_not_grow_with_unsupported_entity_types(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The request is refused without a look at all types: a hundred thousand were sorted, compared and hashed at once."""
 
     async def main() -> None:
@@ -1291,9 +1289,7 @@ def test_nor_does_it_grow_with_the_types_of_an_entity_that_no_quota_can_be_for(
     trio.run(main)
 
 
-def test_nor_does_it_grow_with_the_access_control_entries_of_one_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_slice_does_not_grow_with_the_entries_of_one_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with serving(tmp_path, OsFiles(), log_cleaner_enable="false", **WITH_RIGHTS) as served:
             changes = served.broker.services.acl_changes
@@ -1318,9 +1314,7 @@ def test_nor_does_it_grow_with_the_access_control_entries_of_one_name(
     trio.run(main)
 
 
-def test_nor_does_that_of_lines_that_say_who_may_what_grow_with_their_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_slice_does_not_grow_with_the_number_of_acl_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         async with serving(tmp_path, OsFiles(), log_cleaner_enable="false", **WITH_RIGHTS) as served:
             most = []
@@ -1335,7 +1329,7 @@ def test_nor_does_that_of_lines_that_say_who_may_what_grow_with_their_number(
     trio.run(main)
 
 
-def test_what_a_large_request_leaves_behind_goes_without_the_collector(tmp_path: Path) -> None:
+def test_objects_of_a_large_request_are_freed_without_the_collector(tmp_path: Path) -> None:
     """A cached error refers to everything that was running where it was raised.
 
     With a hundred thousand objects in a cycle a full collection stops every task for a quarter of a second, long after the
@@ -1409,7 +1403,7 @@ OF_PARTITIONS: list[Case] = [
 ]
 
 
-def test_the_longest_stretch_of_a_handler_does_not_grow_with_the_broker(
+def test_the_longest_slice_of_a_handler_does_not_grow_with_the_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def most_calls(count: int) -> dict[str, int]:
@@ -1432,7 +1426,7 @@ def test_the_longest_stretch_of_a_handler_does_not_grow_with_the_broker(
 
 
 @pytest.mark.parametrize("with_status", [False, True], ids=["sizes", "with what the cleaner says"])
-def test_the_longest_stretch_of_describing_log_dirs_does_not_grow_with_the_segments_of_a_log(
+def test_describing_log_dirs_has_slices_independent_of_a_logs_segments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, with_status: bool
 ) -> None:
     async def most_calls(count: int) -> int:
@@ -1463,7 +1457,7 @@ def test_the_longest_stretch_of_describing_log_dirs_does_not_grow_with_the_segme
     assert many <= few + MANY // 4
 
 
-def test_leaders_of_many_topics_are_written_down_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leaders_of_many_topics_are_recorded_in_time_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def most_calls(count: int) -> int:
         async with run_supervisor(of_nodes(2, tmp_path / str(count))) as supervisor:
             broker = supervisor.broker
@@ -1499,7 +1493,7 @@ async def turns_had(monkeypatch: pytest.MonkeyPatch, broker: Broker, name: str, 
     return had
 
 
-def test_a_change_for_all_nodes_is_checked_for_one_of_them_a_turn(
+def test_a_change_for_all_nodes_is_checked_node_by_node_in_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def had(nodes: int) -> int:
@@ -1514,7 +1508,7 @@ def test_a_change_for_all_nodes_is_checked_for_one_of_them_a_turn(
     assert trio.run(had, 4) == trio.run(had, 1) + 2 * 3
 
 
-def test_the_configs_of_a_broker_are_read_in_one_turn_and_told_in_another(
+def test_a_brokers_configs_are_read_and_encoded_in_separate_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def had(name: str) -> int:
@@ -1528,7 +1522,7 @@ def test_the_configs_of_a_broker_are_read_in_one_turn_and_told_in_another(
     assert trio.run(had, "0") == trio.run(had, "") + 1
 
 
-def test_the_longest_stretch_of_a_job_does_not_grow_with_the_broker(
+def test_the_longest_slice_of_a_job_does_not_grow_with_the_broker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def most_calls(count: int) -> dict[str, int]:
@@ -1550,7 +1544,7 @@ def test_the_longest_stretch_of_a_job_does_not_grow_with_the_broker(
     assert {name: (few[name], many[name]) for name in many if many[name] > few[name] + MANY // 4} == {}
 
 
-def test_the_logs_of_a_deleted_topic_go_in_a_thread_and_need_no_collector(tmp_path: Path) -> None:
+def test_logs_of_a_deleted_topic_are_freed_in_a_thread_without_collector(tmp_path: Path) -> None:
     """The last reference to a log closes its files: with ten thousand at once, every task would wait a tenth of a second."""
     gone: list[int] = []
 
@@ -1570,7 +1564,7 @@ def test_the_logs_of_a_deleted_topic_go_in_a_thread_and_need_no_collector(tmp_pa
     trio.run(main)
 
 
-def test_what_a_fetch_changes_of_its_session_is_done_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_of_a_fetch_session_are_made_in_time_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def most_calls(count: int) -> int:
         async with serving(tmp_path / str(count), OsFiles()) as served:
             broker = served.broker
@@ -1634,7 +1628,7 @@ TOO_MUCH: list[tuple[str, int, Any, Callable[[Any], Iterable[int]]]] = [
 
 
 @pytest.mark.parametrize(("name", "version", "body", "codes"), TOO_MUCH, ids=[each[0] for each in TOO_MUCH])
-def test_what_is_too_much_for_apache_kafkas_controller_is_refused_whole(
+def test_a_request_over_apache_kafkas_controller_limits_is_refused_completely(
     tmp_path: Path, name: str, version: int, body: Any, codes: Callable[[Any], Iterable[int]]
 ) -> None:
     async def main() -> None:
@@ -1647,7 +1641,7 @@ def test_what_is_too_much_for_apache_kafkas_controller_is_refused_whole(
     trio.run(main)
 
 
-def test_one_page_of_defaults_is_told_of_ten_thousand_groups_only(tmp_path: Path) -> None:
+def test_the_number_of_groups_described_with_defaults_is_limited(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path, OsFiles()) as served:
             resources = tuple(
@@ -1763,7 +1757,7 @@ ABC = ("a", "b", "c")
         ),
     ],
 )
-def test_a_topic_that_goes_between_two_turns_is_gone_for_the_rest_of_the_answer(
+def test_a_topic_deleted_between_two_slices_is_absent_from_the_rest(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     name: str,
@@ -1797,7 +1791,7 @@ def test_a_topic_that_goes_between_two_turns_is_gone_for_the_rest_of_the_answer(
 
 
 @pytest.mark.parametrize("change", ["appended", "deleted"])
-def test_a_fetch_does_not_miss_what_happens_between_its_look_and_its_wait(
+def test_a_fetch_notices_events_between_its_read_and_its_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     async def main() -> None:
@@ -1852,7 +1846,7 @@ def test_a_fetch_does_not_miss_what_happens_between_its_look_and_its_wait(
 
 
 @pytest.mark.parametrize("version", [9, 12])
-def test_a_batch_of_a_transaction_is_asked_about_though_its_topic_came_after_the_request(
+def test_a_transactional_batch_is_verified_if_its_topic_appears_after_the_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
     async def main() -> None:
@@ -1905,7 +1899,7 @@ def test_a_batch_of_a_transaction_is_asked_about_though_its_topic_came_after_the
 
 
 @pytest.mark.parametrize("verb", ["stop", "start"])
-def test_a_node_that_is_cancelled_while_its_leaderships_are_told_is_no_half_node(
+def test_a_node_start_cancelled_during_its_announcement_leaves_no_partial_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
     async def main() -> None:

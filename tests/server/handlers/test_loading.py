@@ -17,7 +17,7 @@ MOSTLY_ASK_FOR_NONE = {"transactions": {"InitProducerId", "Produce"}, "groups": 
 
 
 @pytest.mark.parametrize("trait", [Trait.GROUPS, Trait.TRANSACTIONS])
-def test_every_handler_that_asks_for_a_coordinator_is_loaded_with_it(trait: Trait) -> None:
+def test_every_handler_that_needs_a_coordinator_is_loaded_with_it(trait: Trait) -> None:
     whose = str(trait.name).lower()
     folder = Path(handlers.__file__).parent
     asking = {
@@ -28,7 +28,7 @@ def test_every_handler_that_asks_for_a_coordinator_is_loaded_with_it(trait: Trai
     assert asking - MOSTLY_ASK_FOR_NONE[whose] == {name for name, traits in TRAITS.items() if trait in traits}
 
 
-def test_a_coordinator_is_there_once_the_handler_is() -> None:
+def test_a_coordinator_is_loaded_with_its_handler() -> None:
     keys = {api.name: key for key, api in APIS.items()}
     code = "import sys; from ottla.server.handlers import load\n"
     for name, whose in (("ListGroups", "groups"), ("ListTransactions", "transactions")):

@@ -176,7 +176,7 @@ REFUSED: list[tuple[int, str, str, int, str | None, ErrorCode, str]] = [
 ]
 
 
-def test_what_cannot_be_set_is_refused_as_by_kafka_and_changes_nothing(client: RawClient) -> None:
+def test_unsupported_changes_are_refused_as_by_kafka_and_change_nothing(client: RawClient) -> None:
     before = values(client, LOGGER, "0", "root")["root"]
     for kind, name, config, operation, value, code, told in REFUSED:
         answer = change(client, kind, name, (config, operation, value))
@@ -197,7 +197,7 @@ def test_what_cannot_be_set_is_refused_as_by_kafka_and_changes_nothing(client: R
         ),
     ],
 )
-def test_what_is_set_is_shown_listed_and_taken_away(
+def test_configs_are_set_shown_listed_and_removed(
     client: RawClient, kind: int, wished: dict[str, str], others: dict[str, tuple[str, int]]
 ) -> None:
     source = {GROUP: 8, METRICS: 7}[kind]
@@ -214,7 +214,7 @@ def test_what_is_set_is_shown_listed_and_taken_away(
     assert listed(client, kind) == []
 
 
-def test_alter_configs_replaces_what_was_set(client: RawClient) -> None:
+def test_alter_configs_replaces_earlier_values(client: RawClient) -> None:
     assert replace(client, GROUP, "g", consumer_session_timeout_ms="50000").error_code == 0
     assert replace(client, GROUP, "g", consumer_heartbeat_interval_ms="6000").error_code == 0
     assert values(client, GROUP, "g", SESSION, HEARTBEAT) == {SESSION: ("45000", 5), HEARTBEAT: ("6000", 8)}
@@ -222,12 +222,12 @@ def test_alter_configs_replaces_what_was_set(client: RawClient) -> None:
     assert listed(client, GROUP) == []
 
 
-def test_alter_configs_knows_no_loggers(client: RawClient) -> None:
+def test_alter_configs_does_not_support_loggers(client: RawClient) -> None:
     answer = replace(client, LOGGER, "0", root="DEBUG")
     assert (answer.error_code, answer.error_message) == (REQUEST, "Unknown resource type 8")
 
 
-def test_configs_of_groups_and_subscriptions_outlive_the_broker_but_what_a_start_does_not_take(
+def test_configs_of_groups_and_subscriptions_survive_restarts_except_invalid_ones(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with ottla.Broker(str(tmp_path), profile="kafka") as broker, RawClient(*address(broker)) as client:
@@ -277,7 +277,7 @@ def test_many_groups_in_one_request_are_one_write(tmp_path: Path) -> None:
         (METRICS, ("interval.ms", "1000"), "server.telemetry.subscriptions.SUBSCRIPTIONS_MAX"),
     ],
 )
-def test_what_one_request_sets_is_bounded_with_what_was_there(
+def test_the_total_of_existing_and_requested_configs_is_limited(
     client: RawClient, monkeypatch: pytest.MonkeyPatch, kind: int, config: tuple[str, str], bound: str
 ) -> None:
     monkeypatch.setattr(f"ottla.{bound}", 3)
@@ -290,14 +290,14 @@ def test_what_one_request_sets_is_bounded_with_what_was_there(
     assert len(listed(client, kind)) == 3
 
 
-def test_ids_of_groups_with_configs_are_bounded_together(client: RawClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_of_groups_with_configs_are_limited_in_total(client: RawClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.server.handlers.other_configs.GROUP_ID_CHARS_MAX", 10)
     assert change(client, GROUP, "g" * 9, (SESSION, SET, "50000")).error_code == 0
     assert change(client, GROUP, "hh", (SESSION, SET, "50000")).error_code == ErrorCode.POLICY_VIOLATION
     assert change(client, GROUP, "h", (SESSION, SET, "50000")).error_code == 0
 
 
-def test_a_subscription_has_so_many_metrics(client: RawClient) -> None:
+def test_the_number_of_metrics_in_a_subscription_is_limited(client: RawClient) -> None:
     names = [f"m{number}" for number in range(101)]
     assert change(client, METRICS, "m", ("metrics", SET, ",".join(names[:100]))).error_code == 0
     row = change(client, METRICS, "m", ("metrics", SET, ",".join(names)))
@@ -307,9 +307,7 @@ def test_a_subscription_has_so_many_metrics(client: RawClient) -> None:
     )
 
 
-def test_a_level_acts_at_once_is_inherited_and_lasts_as_long_as_the_broker(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_log_level_applies_at_once_until_the_broker_stops(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     ours, configs = logging.getLogger("ottla"), logging.getLogger("ottla.configs")
     before = ours.level, configs.level
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:

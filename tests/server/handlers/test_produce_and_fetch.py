@@ -27,7 +27,7 @@ from support.broker.raw_client import RawClient
 from support.logs.batches import batch
 
 
-def test_what_is_produced_is_fetched_with_its_offsets(client: RawClient) -> None:
+def test_a_produced_batch_is_fetched_with_its_offsets(client: RawClient) -> None:
     create_topic(client, "t")
     assert produce(client, "t", ("a", "1"), ("b", "2")).base_offset == 0
     assert produce(client, "t", ("a", "3")).base_offset == 2
@@ -92,7 +92,7 @@ def damaged(records: bytearray) -> bytearray:
     ],
 )
 @pytest.mark.parametrize("by_id", [False, True])
-def test_the_log_says_why_an_acks_zero_failed_and_for_which_partition(
+def test_the_log_gives_reason_and_partition_of_a_failed_acks_zero(
     client: RawClient, records: Callable[[], bytes], name: str, by_id: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The log is the only place for the error: such a request has no answer."""
@@ -119,7 +119,7 @@ def test_the_log_says_why_an_acks_zero_failed_and_for_which_partition(
         (lambda: batch(("k", "v" * 2000)), "small", -1, ErrorCode.MESSAGE_TOO_LARGE, -1),
     ],
 )
-def test_what_cannot_be_appended_is_refused_and_the_next_produce_works(
+def test_invalid_records_are_refused_and_the_next_produce_works(
     client: RawClient, records: Callable[[], bytes | None], topic: str, acks: int, code: ErrorCode, log_start: int
 ) -> None:
     create_topic(client, "t")
@@ -146,7 +146,7 @@ def test_what_cannot_be_appended_is_refused_and_the_next_produce_works(
         batch(("k", "v"))[:16] + b"\0" + batch(("k", "v"))[17:],
     ],
 )
-def test_what_is_no_single_batch_is_refused_without_a_log_start_or_a_message_as_by_kafka(
+def test_malformed_batches_are_refused_with_kafkas_exact_response(
     client: RawClient, records: bytes | None, acks: int
 ) -> None:
     create_topic(client, "t")
@@ -158,7 +158,7 @@ def test_what_is_no_single_batch_is_refused_without_a_log_start_or_a_message_as_
         )
 
 
-def test_a_keyless_record_on_a_compacted_topic_is_named(client: RawClient) -> None:
+def test_a_keyless_record_on_a_compacted_topic_is_reported(client: RawClient) -> None:
     create_topic(client, "t", cleanup_policy="compact")
     row = produce(client, "t", ("k", "v"), (None, "v"))
     assert row.error_code == ErrorCode.INVALID_RECORD
@@ -166,7 +166,7 @@ def test_a_keyless_record_on_a_compacted_topic_is_named(client: RawClient) -> No
     assert fetch(client, "t", 0).high_watermark == 0
 
 
-def test_one_bad_partition_does_not_touch_the_others(client: RawClient) -> None:
+def test_one_bad_partition_does_not_affect_the_others(client: RawClient) -> None:
     create_topic(client, "t", partitions=2)
     good, bad = produce_request("t", batch(("k", "v"))), produce_request("t", damaged(batch(("k", "v"))), partition=1)
     both = replace(good, topic_data=good.topic_data + bad.topic_data)
@@ -214,13 +214,13 @@ def test_a_fetch_waits_for_min_bytes_and_then_gets_all(broker: ottla.Broker, cli
         assert len(records_of(client.receive().responses[0].partitions[0])) >= 3
 
 
-def test_a_fetch_gives_up_after_its_time(client: RawClient) -> None:
+def test_a_fetch_ends_after_its_maximum_wait(client: RawClient) -> None:
     create_topic(client, "t")
     data = fetch(client, "t", 0, max_wait_ms=20)
     assert (records_of(data), data.error_code, data.high_watermark) == ([], ErrorCode.NONE, 0)
 
 
-def test_a_batch_larger_than_every_limit_is_still_given(client: RawClient) -> None:
+def test_a_batch_larger_than_every_limit_is_returned(client: RawClient) -> None:
     create_topic(client, "t")
     produce(client, "t", ("k", "v" * 5000))
     produce(client, "t", ("k2", "v2"))
@@ -233,7 +233,7 @@ def test_the_leader_epoch_that_a_client_claims_is_checked(client: RawClient, epo
     assert fetch(client, "t", 0, leader_epoch=epoch).error_code == code
 
 
-def test_a_session_tells_only_what_is_new(client: RawClient) -> None:
+def test_a_session_returns_only_changes(client: RawClient) -> None:
     create_topic(client, "a")
     create_topic(client, "b")
     both = fetch_request("a", 0).topics + fetch_request("b", 0).topics
@@ -248,7 +248,7 @@ def test_a_session_tells_only_what_is_new(client: RawClient) -> None:
     assert client.ask(replace(later, session_epoch=7), 12).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
-def test_the_partitions_of_a_session_take_turns_from_its_second_answer_on(client: RawClient) -> None:
+def test_partitions_of_a_session_rotate_from_the_second_response(client: RawClient) -> None:
     for topic in ("a", "b"):
         create_topic(client, topic)
         produce(client, topic, ("k", "v"))
@@ -286,6 +286,6 @@ def test_offsets_are_found_by_timestamp_and_by_name(
     assert list_offset(client, "t", timestamp) == expected
 
 
-def test_a_question_newer_than_the_version_is_refused(client: RawClient) -> None:
+def test_a_request_newer_than_the_version_is_refused(client: RawClient) -> None:
     create_topic(client, "t")
     assert list_offset(client, "t", -3, version=6) == (ErrorCode.UNSUPPORTED_VERSION, -1)

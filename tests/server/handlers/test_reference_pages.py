@@ -87,7 +87,7 @@ OF_KAFKA = {
 """ApiVersions of an Apache Kafka 4.3.1 broker, without a receiver for metrics."""
 
 
-def test_api_versions_says_what_kafkas_does() -> None:
+def test_api_versions_equals_kafkas() -> None:
     told = {row.api_key: (row.min_version, row.max_version) for row in api_rows(takes_metrics=False)}
     assert told == OF_KAFKA
     assert {row.api_key for row in api_rows()} == APIS.keys()

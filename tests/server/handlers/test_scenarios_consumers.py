@@ -56,7 +56,7 @@ def write(client: RawClient, keys: str, topic: str = "t", **options: Any) -> Non
 
 
 @pytest.mark.scenario(201, 203)
-def test_a_position_whose_record_is_compacted_away_is_gone_on_from(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_consumer_continues_from_a_compacted_position(broker: ottla.Broker, client: RawClient) -> None:
     create_compacted(client, "t", min_compaction_lag_ms=HOUR_MS)
     write(client, "abcabcabc")
     half = [record.offset for record, _ in zip(consume(client, "t"), range(4), strict=False)]
@@ -71,7 +71,7 @@ def test_a_position_whose_record_is_compacted_away_is_gone_on_from(broker: ottla
 
 
 @pytest.mark.scenario(202)
-def test_a_consumer_gets_past_a_batch_of_which_only_the_header_is_left(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_consumer_passes_a_batch_that_has_only_a_header(broker: ottla.Broker, client: RawClient) -> None:
     create_compacted(client, "t")
     write(client, "a", producer_id=7)
     write(client, "a")
@@ -83,9 +83,7 @@ def test_a_consumer_gets_past_a_batch_of_which_only_the_header_is_left(broker: o
 
 
 @pytest.mark.scenario(202)
-def test_a_consumer_comes_to_the_end_where_the_last_batch_is_an_empty_one(
-    broker: ottla.Broker, client: RawClient
-) -> None:
+def test_a_consumer_reaches_the_end_after_an_empty_last_batch(broker: ottla.Broker, client: RawClient) -> None:
     """The last cleaned segment ends with it, and no record follows."""
     create_compacted(client, "t", cleanup_policy="delete")
     write(client, "a")
@@ -121,7 +119,7 @@ def committed(client: RawClient, topic: str) -> int:
 
 
 @pytest.mark.scenario(204)
-def test_a_committed_offset_whose_record_is_gone_stays_good(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_committed_offset_of_a_removed_record_stays_valid(broker: ottla.Broker, client: RawClient) -> None:
     create_compacted(client, "t", min_compaction_lag_ms=HOUR_MS)
     write(client, "aaaa")
     commit(client, "t", 1)
@@ -158,7 +156,7 @@ def test_group_offsets_survive_the_compaction_of_their_topic_and_a_restart(tmp_p
 
 
 @pytest.mark.scenario(205)
-def test_survivors_are_as_they_were_sent(broker: ottla.Broker, client: RawClient) -> None:
+def test_surviving_records_are_unchanged(broker: ottla.Broker, client: RawClient) -> None:
     create_compacted(client, "t", min_compaction_lag_ms=10**15)  # their timestamps are years old
     now_ms = 1_700_000_000_000
     pairs = [("again", VALUE), ("", "empty key"), ("empty value", ""), ("\0\xff", "\n"), ("again", "x"), ("last", "y")]
@@ -180,7 +178,7 @@ def test_survivors_are_as_they_were_sent(broker: ottla.Broker, client: RawClient
 
 
 @pytest.mark.scenario(207)
-def test_the_brokers_timestamps_outlive_a_pass(broker: ottla.Broker, client: RawClient) -> None:
+def test_the_brokers_timestamps_survive_a_pass(broker: ottla.Broker, client: RawClient) -> None:
     create_compacted(client, "t", min_compaction_lag_ms=HOUR_MS, message_timestamp_type="LogAppendTime")
     produce(client, "t", ("a", VALUE), ("b", "v"), ("c", "v"), timestamp=[1, 2, 3])
     broker.advance_clock(5 * HOUR_MS)
@@ -196,7 +194,9 @@ def test_the_brokers_timestamps_outlive_a_pass(broker: ottla.Broker, client: Raw
 
 
 @pytest.mark.scenario(208)
-def test_a_tombstone_may_have_headers_and_an_empty_value_is_none(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_tombstone_may_have_headers_and_an_empty_value_is_no_tombstone(
+    broker: ottla.Broker, client: RawClient
+) -> None:
     create_compacted(client, "t", delete_retention_ms=HOUR_MS)
     write(client, "a")
     answer = produce(client, "t", ("a", None), ("b", ""), headers=(("why", VALUE[:400].encode()),))
@@ -215,7 +215,7 @@ def test_a_tombstone_may_have_headers_and_an_empty_value_is_none(broker: ottla.B
 
 
 @pytest.mark.scenario(212)
-def test_a_repetition_is_recognised_after_its_batch_was_emptied_and_the_broker_restarted(tmp_path: Path) -> None:
+def test_a_duplicate_is_recognised_after_its_batch_is_emptied_and_a_restart(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path), overrides=QUICK) as broker, RawClient(*address(broker)) as client:
         create_compacted(client, "t")
         write(client, "a", producer_id=7, base_sequence=0)
@@ -276,7 +276,7 @@ def test_readers_of_committed_records_see_the_same_before_and_after(broker: ottl
 
 
 @pytest.mark.scenario(198)
-def test_what_clients_see_of_deleted_records(tmp_path: Path) -> None:
+def test_clients_do_not_see_deleted_records(tmp_path: Path) -> None:
     first_ms = 1_700_000_000_000
     with ottla.Broker(str(tmp_path), overrides=QUICK) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t", retention_ms=-1)

@@ -85,7 +85,7 @@ def log_in(broker: ottla.Broker, name: str = "alice", password: str = "secret", 
         assert f"User:{name}" in {str(each.principal) for each in broker.inner.connections}
 
 
-def test_a_user_logs_in_by_the_mechanism_it_has_a_password_for(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_user_logs_in_by_the_mechanism_of_its_password(broker: ottla.Broker, client: RawClient) -> None:
     assert alter(client, upsertion()) == {"alice": (0, None)}
     log_in(broker)
     for password, mechanism in (("wrong", SHA_256), ("secret", SHA_512)):
@@ -97,7 +97,7 @@ def test_a_user_logs_in_by_the_mechanism_it_has_a_password_for(broker: ottla.Bro
     assert described(client) == {"alice": {1: 4096, 2: 8192}}
 
 
-def test_a_password_that_changes_counts_from_the_next_login_on(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_changed_password_applies_from_the_next_login(broker: ottla.Broker, client: RawClient) -> None:
     alter(client, upsertion())
     alter(client, upsertion(password="new"))
     log_in(broker, password="new")
@@ -109,7 +109,7 @@ def test_a_password_that_changes_counts_from_the_next_login_on(broker: ottla.Bro
     assert described(client) == {}
 
 
-def test_users_outlive_a_crash(broker: ottla.Broker, client: RawClient) -> None:
+def test_users_survive_a_crash(broker: ottla.Broker, client: RawClient) -> None:
     alter(client, upsertion(), upsertion("bob", mechanism=SHA_512))
     broker.crash()
     log_in(broker)
@@ -117,7 +117,7 @@ def test_users_outlive_a_crash(broker: ottla.Broker, client: RawClient) -> None:
         assert described(again) == {"alice": {1: 4096}, "bob": {2: 4096}}
 
 
-def test_each_user_has_its_own_answer(client: RawClient) -> None:
+def test_each_user_has_its_own_result(client: RawClient) -> None:
     alter(client, upsertion("old"))
     unknown = ScramCredentialUpsertion(name="unknown", mechanism=3, iterations=4096)
     told = alter(
@@ -151,20 +151,20 @@ def test_each_user_has_its_own_answer(client: RawClient) -> None:
     assert described(client) == {"most": {1: 16384}}
 
 
-def test_names_and_salts_have_an_end(client: RawClient) -> None:
+def test_the_length_of_names_and_salts_is_limited(client: RawClient) -> None:
     long_salt = ScramCredentialUpsertion(name="salty", mechanism=1, iterations=4096, salt=bytes(257))
     told = alter(client, upsertion("x" * 1025), long_salt, upsertion("y" * 1024))
     assert [code for code, _ in told.values()] == [ErrorCode.UNACCEPTABLE_CREDENTIAL] * 2 + [ErrorCode.NONE]
 
 
-def test_a_user_that_is_altered_twice_is_left_as_it_was(client: RawClient) -> None:
+def test_a_user_altered_twice_in_one_request_is_unchanged(client: RawClient) -> None:
     alter(client, upsertion())
     told = alter(client, deletion(), upsertion(mechanism=SHA_512), upsertion(iterations=1))
     assert told["alice"][0] == ErrorCode.DUPLICATE_RESOURCE
     assert described(client) == {"alice": {1: 4096}}
 
 
-def test_who_is_asked_for_is_described(client: RawClient) -> None:
+def test_requested_users_are_described(client: RawClient) -> None:
     alter(client, upsertion(), upsertion("bob"))
     assert described(client, "bob", "carol", "bob2", "alice", "alice") == {
         "bob": {1: 4096},

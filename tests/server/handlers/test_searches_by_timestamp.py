@@ -32,7 +32,7 @@ async def filled(served: Served, topic: str = "t") -> None:
 @pytest.mark.parametrize(
     ("timestamp", "offset"), [(T0_MS + 5, 10), (MAX_TIMESTAMP, 18)], ids=["by timestamp", "the latest"]
 )
-async def test_others_go_on_while_a_disk_brings_the_records(tmp_path: Path, timestamp: int, offset: int) -> None:
+async def test_other_requests_continue_while_a_disk_reads_records(tmp_path: Path, timestamp: int, offset: int) -> None:
     files = ColdFiles()
     async with serving(tmp_path, files, **QUIET) as served:
         await filled(served)
@@ -55,7 +55,7 @@ async def test_others_go_on_while_a_disk_brings_the_records(tmp_path: Path, time
     assert files.held == []
 
 
-async def test_a_topic_that_is_deleted_meanwhile_is_told_as_such(tmp_path: Path) -> None:
+async def test_a_topic_deleted_during_the_search_is_reported(tmp_path: Path) -> None:
     files = ColdFiles()
     async with serving(tmp_path, files, **QUIET) as served:
         await filled(served)
@@ -76,7 +76,7 @@ async def test_a_topic_that_is_deleted_meanwhile_is_told_as_such(tmp_path: Path)
     assert answers[0] in [(ErrorCode.NONE, 10), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
 
 
-async def test_each_partition_of_a_request_has_its_own_answer(tmp_path: Path) -> None:
+async def test_each_partition_of_a_request_has_its_own_result(tmp_path: Path) -> None:
     async with serving(tmp_path, ColdFiles(), **QUIET) as served:
         await filled(served, "t")
         await filled(served, "u")

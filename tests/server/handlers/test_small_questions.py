@@ -62,18 +62,18 @@ REASONS_BYTES = 512 << 10
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawClient]:
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawClient]:
     """Run a broker with data of every kind: partitions, commits, members, producers, a transaction."""
     overrides = dict.fromkeys(("offsets.topic.num.partitions", "transaction.state.log.num.partitions"), "1")
     with (
-        ottla.Broker(str(tmp_path_factory.mktemp("told")), overrides=overrides) as broker,
+        ottla.Broker(str(tmp_path_factory.mktemp("filled")), overrides=overrides) as broker,
         RawClient(*address(broker)) as client,
     ):
-        tell(client)
+        fill(client)
         yield client
 
 
-def tell(client: RawClient) -> None:
+def fill(client: RawClient) -> None:
     create(client, wanted("t", PARTITIONS))
     commits = tuple(
         OffsetCommitRequestPartition(partition_index=index, committed_offset=1, committed_metadata="m" * 1000)
@@ -189,12 +189,12 @@ TWICE: dict[str, Question] = {
 
 
 @pytest.mark.parametrize("name", TWICE)
-def test_what_is_asked_for_often_is_told_once(told: RawClient, name: str) -> None:
+def test_a_repeated_name_is_answered_once(filled: RawClient, name: str) -> None:
     question = TWICE[name]
-    topic_id = told.ask(MetadataRequest(topics=(MetadataRequestTopic(name="t"),))).topics[0].topic_id
-    once = told.answer_bytes(question.ask(1, topic_id), question.version)
-    often = told.answer_bytes(question.ask(TIMES, topic_id), question.version)
-    assert once > A_ROW_BYTES, "there is something to tell"
+    topic_id = filled.ask(MetadataRequest(topics=(MetadataRequestTopic(name="t"),))).topics[0].topic_id
+    once = filled.answer_bytes(question.ask(1, topic_id), question.version)
+    often = filled.answer_bytes(question.ask(TIMES, topic_id), question.version)
+    assert once > A_ROW_BYTES, "there is something to fill"
     assert often <= once + TIMES * A_ROW_BYTES
 
 
@@ -235,7 +235,7 @@ def test_many_refusals_have_few_reasons(client: RawClient, name: str) -> None:
     assert client.answer_bytes(REFUSED[name](rows), version) <= REASONS_BYTES + rows * A_ROW_BYTES
 
 
-def test_records_without_a_key_are_named_up_to_a_bound_for_all_partitions(client: RawClient) -> None:
+def test_the_number_of_reported_keyless_records_is_limited_for_all_partitions(client: RawClient) -> None:
     create(client, wanted("c", 3, configs={"cleanup.policy": "compact"}))
     keyless = [(None, "v")] * (RECORD_ERRORS_MAX // 2 + 1)
     data = tuple(PartitionProduceData(index=index, records=bytes(batch(*keyless))) for index in range(3))

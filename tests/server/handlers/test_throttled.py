@@ -72,7 +72,7 @@ def client_of(broker: ottla.Broker, client_id: str = "app") -> Iterator[RawClien
         yield client
 
 
-def test_quotas_are_set_described_removed_and_outlive_the_broker(broker: ottla.Broker) -> None:
+def test_quotas_are_set_described_removed_and_persistent(broker: ottla.Broker) -> None:
     with client_of(broker) as client:
         assert alter(client, {"producer_byte_rate": 5e6, "request_percentage": 50}, user="alice").error_code == 0
         assert alter(client, {"consumer_byte_rate": 5e6}, client_id=None, user="alice").error_code == 0
@@ -123,7 +123,7 @@ def java_order(keys: Iterable[str]) -> list[str]:
     return sorted(changes, key=lambda key: spread(key) % buckets)
 
 
-def test_the_values_of_an_entity_come_in_the_order_of_apache_kafka(broker: ottla.Broker) -> None:
+def test_the_values_of_an_entity_have_apache_kafkas_order(broker: ottla.Broker) -> None:
     """Clients compare lists, as the order is the same from run to run in Apache Kafka."""
     assert java_order(list(CLIENT_KEYS)[:3]) == ["consumer_byte_rate", "request_percentage", "producer_byte_rate"]
     with client_of(broker) as client:
@@ -150,7 +150,7 @@ PRODUCE = produce_request("t", batch(("k", b"v" * 10_000), timestamp=wall_time_m
 
 
 @pytest.mark.parametrize("version", [3, 12])
-async def test_a_producer_above_its_quota_is_answered_at_once_and_heard_later(tmp_path: Path, version: int) -> None:
+async def test_a_producer_above_its_quota_is_answered_at_once_then_muted(tmp_path: Path, version: int) -> None:
     async with frozen(tmp_path, {"producer_byte_rate": 1000}) as served:
         ask = partial(served.client.ask, PRODUCE, version)
         told = await trio.to_thread.run_sync(ask)
@@ -166,7 +166,7 @@ async def test_a_producer_above_its_quota_is_answered_at_once_and_heard_later(tm
         assert log.log_end_offset == 2 and answer.throttle_time_ms > 9000
 
 
-async def test_a_producer_without_answers_is_muted_too(tmp_path: Path) -> None:
+async def test_a_producer_with_acks_0_is_muted(tmp_path: Path) -> None:
     async with frozen(tmp_path, {"producer_byte_rate": 1000}) as served:
         silent = produce_request("t", batch(("k", b"v" * 20_000), timestamp=1), acks=0)
         for _ in range(2):
@@ -185,7 +185,7 @@ async def test_a_producer_without_answers_is_muted_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("why", ["the broker is stopping", "the node stops", "idle"])
-async def test_a_muted_connection_keeps_nobody_waiting(tmp_path: Path, why: str) -> None:
+async def test_a_muted_connection_does_not_delay_a_stop(tmp_path: Path, why: str) -> None:
     with trio.fail_after(60):
         async with frozen(tmp_path, {"producer_byte_rate": 1}) as served:
             await trio.to_thread.run_sync(served.client.ask, PRODUCE, 12)
@@ -200,7 +200,7 @@ async def test_a_muted_connection_keeps_nobody_waiting(tmp_path: Path, why: str)
                 assert await trio.to_thread.run_sync(served.client.is_closed_by_peer)
 
 
-async def test_a_consumer_above_its_quota_gets_nothing_until_the_time_is_over(tmp_path: Path) -> None:
+async def test_a_consumer_above_its_quota_gets_nothing_until_the_delay_ends(tmp_path: Path) -> None:
     async with frozen(tmp_path, {"consumer_byte_rate": 1500}) as served:
         await trio.to_thread.run_sync(served.client.ask, PRODUCE, 12)
         fetch = partial(served.client.ask, fetch_request("t", 0), 12)
@@ -215,7 +215,7 @@ async def test_a_consumer_above_its_quota_gets_nothing_until_the_time_is_over(tm
         assert (await trio.to_thread.run_sync(fetch)).responses[0].partitions[0].records
 
 
-async def test_a_member_above_its_quota_has_what_it_acquired_and_is_heard_later(tmp_path: Path) -> None:
+async def test_a_member_above_its_quota_gets_its_acquired_records_with_a_delay(tmp_path: Path) -> None:
     """Apache Kafka sends an empty answer, and the acquired records reach no member until the lock ends."""
     async with frozen(tmp_path, {"consumer_byte_rate": 1500}) as served:
         topic = served.broker.services.topics.get("t")
@@ -250,7 +250,7 @@ def session_fetch(session_id: int, epoch: int, offset: int | None = None) -> Fet
     )
 
 
-async def test_a_throttled_fetch_leaves_its_session_as_it_was(tmp_path: Path) -> None:
+async def test_a_throttled_fetch_leaves_its_session_unchanged(tmp_path: Path) -> None:
     async with frozen(tmp_path, {"consumer_byte_rate": 1500}) as served:
 
         async def asked(request: FetchRequest) -> Any:
@@ -309,9 +309,7 @@ async def test_topics_beyond_the_quota_are_refused_or_waited_for(tmp_path: Path)
         assert served.broker.services.topics.get("auto") is None
 
 
-async def test_time_on_the_thread_counts_against_the_request_quota(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_time_on_the_thread_counts_for_the_request_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def layers(quotas: ClientQuotas, keys: frozenset[str]) -> Any:
         ticks = iter(range(0, 10**15, 50_000_000))
         return made(quotas, keys, lambda: next(ticks))
@@ -328,7 +326,7 @@ async def test_time_on_the_thread_counts_against_the_request_quota(
         assert [(using.key, usage.throttled) for using, usage in named] == [("request_percentage", 1)]
 
 
-async def test_without_quotas_nothing_stands_before_handlers(tmp_path: Path) -> None:
+async def test_without_quotas_handlers_are_not_wrapped(tmp_path: Path) -> None:
     async with frozen(tmp_path, {"producer_byte_rate": 10**9}) as served:
         handlers = served.broker.handlers
         assert handlers[0].__module__.endswith("throttled") and not handlers[1].__module__.endswith("throttled")

@@ -106,7 +106,7 @@ def hello(client: RawClient) -> Any:
 
 
 @pytest.mark.parametrize("wished", ANSWERS, ids=str)
-def test_what_is_tried_only_is_answered_as_by_kafka_and_changes_nothing(
+def test_validate_only_is_answered_as_by_kafka_and_changes_nothing(
     client: RawClient, wished: tuple[str, int, int]
 ) -> None:
     before, reason = hello(client), ANSWERS[wished]
@@ -116,7 +116,7 @@ def test_what_is_tried_only_is_answered_as_by_kafka_and_changes_nothing(
     assert hello(client) == before
 
 
-def test_kraft_version_never_falls(tmp_path: Path) -> None:
+def test_kraft_version_never_decreases(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
         assert update(client, ("kraft.version", 1, UPGRADE)).error_code == 0
         for kind in (SAFE, UNSAFE):
@@ -125,7 +125,7 @@ def test_kraft_version_never_falls(tmp_path: Path) -> None:
             )
 
 
-def test_one_update_that_is_refused_refuses_all(client: RawClient) -> None:
+def test_one_refused_update_refuses_all(client: RawClient) -> None:
     before = hello(client)
     assert (
         update(client, ("group.version", 0, SAFE), ("foo", 1, UPGRADE)).error_code == ErrorCode.INVALID_UPDATE_VERSION
@@ -142,7 +142,7 @@ def test_older_versions_have_a_row_for_each_feature(client: RawClient) -> None:
     assert client.ask(UpdateFeaturesRequest(feature_updates=(allowed,)), 0).error_code == 0
 
 
-def test_a_level_acts_at_once_with_a_higher_epoch_and_outlives_the_broker(tmp_path: Path) -> None:
+def test_a_level_applies_at_once_with_a_higher_epoch_and_survives(tmp_path: Path) -> None:
     beat = ConsumerGroupHeartbeatRequest(
         group_id="g",
         member_id="m",
@@ -165,7 +165,7 @@ def test_a_level_acts_at_once_with_a_higher_epoch_and_outlives_the_broker(tmp_pa
         assert client.ask(beat).error_code == 0
 
 
-def test_transactions_go_by_the_level_of_the_moment(tmp_path: Path) -> None:
+def test_transactions_follow_the_current_level(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
         written = []
         for level, kind in ((0, SAFE), (2, UPGRADE)):
@@ -178,12 +178,12 @@ def test_transactions_go_by_the_level_of_the_moment(tmp_path: Path) -> None:
         assert written == [{0, 1}, {0, 1}]
 
 
-def test_the_message_of_a_feature_with_a_long_name_is_cut(client: RawClient) -> None:
+def test_the_message_about_a_long_feature_name_is_truncated(client: RawClient) -> None:
     answer = update(client, ("f" * 32_000, 1, UPGRADE))
     assert len(answer.error_message) <= 8191
 
 
-def test_the_epoch_goes_on_in_the_next_life_whatever_the_clock_says(tmp_path: Path) -> None:
+def test_the_epoch_increases_in_the_next_run_at_any_clock(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path)) as broker:
         broker.clock.freeze()
         epochs = []

@@ -32,14 +32,14 @@ def guarded() -> Iterator[AdminCalls]:
         yield AdminCalls.of(broker, TOKEN)
 
 
-def test_with_a_token_it_may_listen_anywhere() -> None:
+def test_with_a_token_the_listener_may_use_any_address() -> None:
     assert parse_address("0.0.0.0:9099", has_token=True) == ("0.0.0.0", 9099)
     with pytest.raises(ConfigError, match="unless --admin-token-file FILE or OTTLA_ADMIN_TOKEN is set"):
         parse_address("0.0.0.0:9099")
 
 
 @pytest.mark.parametrize("token", ["", " ", "a b", "a\n", "ü", "x" * 4097])
-def test_a_token_can_be_sent(token: str) -> None:
+def test_a_token_must_be_sendable(token: str) -> None:
     with pytest.raises(
         ConfigError, match="token of the admin listener: must be 1 to 4096 visible ASCII characters"
     ) as refused:
@@ -51,7 +51,7 @@ def test_a_token_can_be_sent(token: str) -> None:
 WRONG = ["", "Bearer", "Bearer ", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", TOKEN, f"Basic {TOKEN}", "Bearer \xff"]
 
 
-def test_every_call_but_the_probes_wants_the_token(guarded: AdminCalls) -> None:
+def test_every_call_except_the_probes_needs_the_token(guarded: AdminCalls) -> None:
     for call in CALLS:
         target = call.path.replace("{", "").replace("}", "")
         connection = http.client.HTTPConnection(guarded.address, timeout=60)
@@ -64,9 +64,7 @@ def test_every_call_but_the_probes_wants_the_token(guarded: AdminCalls) -> None:
 
 
 @pytest.mark.parametrize("authorization", WRONG)
-def test_what_is_not_the_token_is_refused(
-    guarded: AdminCalls, authorization: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_wrong_token_is_refused(guarded: AdminCalls, authorization: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         assert guarded.ask("GET", "/v1/broker", Authorization=authorization) == (
             401,
@@ -75,7 +73,7 @@ def test_what_is_not_the_token_is_refused(
     assert TOKEN not in caplog.text
 
 
-def test_strangers_are_told_nothing_of_the_calls_and_no_path_is_compared_for_them(
+def test_unauthenticated_clients_learn_no_calls_and_cause_no_path_comparisons(
     guarded: AdminCalls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared, compare = [], difflib.get_close_matches
@@ -92,7 +90,7 @@ def test_strangers_are_told_nothing_of_the_calls_and_no_path_is_compared_for_the
     assert compared == ["/v1/nothing"]
 
 
-def test_who_knows_the_token_may_call_the_machine_what_he_likes(guarded: AdminCalls) -> None:
+def test_a_client_with_the_token_may_use_any_host_name(guarded: AdminCalls) -> None:
     assert guarded.ask("GET", "/v1/broker", Host="broker.example:9099")[0] == 200
     assert guarded.ask("GET", "/v1/broker", Authorization=f"bearer  {TOKEN}")[0] == 200
     assert guarded.ask("GET", "/v1/broker", Origin="http://broker.example")[0] == 403
@@ -132,13 +130,13 @@ FOREIGN: list[dict[str, str]] = [
 
 @each_case("headers", FOREIGN)
 @each_case("token", [None, TOKEN])
-def test_what_another_web_page_sends_is_refused_whatever_it_knows(headers: dict[str, str], token: str | None) -> None:
+def test_cross_site_requests_are_refused_even_with_the_token(headers: dict[str, str], token: str | None) -> None:
     with pytest.raises(HttpRefusal, match="cross-site requests") as refused:
         Access(token, PAGE).check_page(headers | {"authorization": f"Bearer {token or PAGE}"})
     assert refused.value.status == 403
 
 
-def test_a_page_without_a_name_of_this_machine_is_not_ours_unless_a_token_keeps_others_off() -> None:
+def test_a_page_under_a_foreign_name_needs_a_token() -> None:
     led_here = {"host": "led.example:9099", "origin": "http://led.example:9099", "sec-fetch-site": "same-origin"}
     with pytest.raises(HttpRefusal, match="expected localhost or a loopback address"):
         Access(None, PAGE).check_page(led_here)
@@ -146,7 +144,7 @@ def test_a_page_without_a_name_of_this_machine_is_not_ours_unless_a_token_keeps_
 
 
 @pytest.mark.parametrize("token", [None, TOKEN])
-def test_what_our_page_changes_needs_its_token(token: str | None) -> None:
+def test_changes_from_our_page_need_its_token(token: str | None) -> None:
     access = Access(token, PAGE)
     access.check_page(OURS)
     with pytest.raises(HttpRefusal):
@@ -156,7 +154,7 @@ def test_what_our_page_changes_needs_its_token(token: str | None) -> None:
     access.check_token(OURS | {"authorization": f"Bearer {PAGE}"})
 
 
-def test_pages_are_read_by_who_has_shown_the_token_once() -> None:
+def test_pages_are_readable_after_showing_the_token_once() -> None:
     access, other = Access(TOKEN, PAGE), Access(TOKEN, "of-another-start")
     assert Access(None, PAGE).may_read(HERE)
     assert not access.may_read(HERE)
@@ -178,7 +176,7 @@ def test_odd_cookies_of_other_servers_of_this_host_change_nothing(theirs: str) -
     assert not access.may_read(HERE | {"cookie": theirs})
 
 
-def test_a_browser_reads_with_the_cookie_and_changes_nothing_with_it(guarded: AdminCalls) -> None:
+def test_a_cookie_allows_reading_but_no_changes(guarded: AdminCalls) -> None:
     def ask(method: str, target: str, **headers: str) -> tuple[int, str, str | None]:
         with closing(http.client.HTTPConnection(guarded.address, timeout=60)) as connection:
             connection.request(method, target, headers=headers)
@@ -197,7 +195,7 @@ def test_a_browser_reads_with_the_cookie_and_changes_nothing_with_it(guarded: Ad
     assert ask("GET", "/v1/broker", Cookie=shown)[0] == 401
 
 
-def test_the_command_takes_the_token_from_a_file_or_the_environment(tmp_path: Path) -> None:
+def test_the_command_reads_the_token_from_a_file_or_the_environment(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(f"{TOKEN}\n")
     arguments = ("--data", tmp_path / "data", "--listener", "127.0.0.1:0", "--admin", "0.0.0.0:0")
     with ServeProcess(*arguments, "--admin-token-file", tmp_path / "token") as server:
@@ -215,7 +213,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("what", REFUSALS)
-def test_the_command_refuses_what_is_no_token(tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_refuses_an_invalid_token(tmp_path: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments, environment, sentence = REFUSALS[what]
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
@@ -226,7 +224,7 @@ def test_the_command_refuses_what_is_no_token(tmp_path: Path, what: str, monkeyp
     assert not list(tmp_path.iterdir())
 
 
-def test_a_token_without_a_listener_is_told(tmp_path: Path) -> None:
+def test_a_token_without_a_listener_is_reported(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(TOKEN)
     refused = run_command("serve", "--data", str(tmp_path / "data"), "--admin-token-file", str(tmp_path / "token"))
     assert refused.code == 2 and "--admin-token-file requires --admin" in refused.err

@@ -146,17 +146,17 @@ class StagedHere:
 @pytest.mark.parametrize(
     ("text", "found"), [("8080", ("localhost", 8080)), ("localhost:0", ("localhost", 0)), ("[::1]:9", ("::1", 9))]
 )
-def test_it_listens_on_this_machine(text: str, found: tuple[str, int]) -> None:
+def test_local_addresses_are_accepted(text: str, found: tuple[str, int]) -> None:
     assert parse_address(text) == found
 
 
 @pytest.mark.parametrize("text", ["0.0.0.0:80", "example.org:80", "192.168.1.1:80", "127.0.0.1", "127.0.0.1:65536", ""])
-def test_it_listens_nowhere_else(text: str) -> None:
+def test_public_addresses_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="--admin"):
         parse_address(text)
 
 
-def test_without_it_there_is_none(tmp_path: Path) -> None:
+def test_without_the_option_the_listener_is_absent(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path)) as broker:
         assert broker.admin is None
 
@@ -195,7 +195,7 @@ REFUSED: list[tuple[str, str, Any, dict[str, str], int]] = [
 ]
 
 
-def test_what_is_no_call_gets_a_sentence_and_a_status(served: Served) -> None:
+def test_an_invalid_call_gets_one_sentence_and_a_status(served: Served) -> None:
     for method, target, body, headers, expected in REFUSED:
         status, answer = served.ask(method, target, body, **headers)
         assert (status, list(answer)) == (expected, ["error"]), (method, target, body, answer)
@@ -213,7 +213,7 @@ def test_what_is_no_call_gets_a_sentence_and_a_status(served: Served) -> None:
         b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
     ],
 )
-def test_what_is_no_http_ends_its_connection_only(served: Served, data: bytes) -> None:
+def test_invalid_http_ends_only_its_connection(served: Served, data: bytes) -> None:
     host, port = served.address.split(":")
     with socket.create_connection((host, int(port)), timeout=60) as broken:
         broken.sendall(data)
@@ -222,7 +222,7 @@ def test_what_is_no_http_ends_its_connection_only(served: Served, data: bytes) -
     assert served.status()["cleaning"] == "not held"
 
 
-def test_a_connection_that_ends_in_the_midst_of_a_request_is_nothing(served: Served) -> None:
+def test_a_connection_that_ends_inside_a_request_is_not_an_error(served: Served) -> None:
     host, port = served.address.split(":")
     for data in (
         b"",
@@ -234,7 +234,7 @@ def test_a_connection_that_ends_in_the_midst_of_a_request_is_nothing(served: Ser
     assert served.status()["cleaning"] == "not held"
 
 
-def test_requests_follow_each_other_on_a_connection(served: Served) -> None:
+def test_a_connection_serves_consecutive_requests(served: Served) -> None:
     connection = http.client.HTTPConnection(served.address, timeout=60)
     for _ in range(3):
         connection.request("GET", "/v1/cleaning/status?topic=t&partition=0")
@@ -320,7 +320,7 @@ HOSTS = {
 }
 
 
-def test_only_names_of_this_machine_are_answered(served: Served) -> None:
+def test_only_local_host_names_are_answered(served: Served) -> None:
     """A web page may have its own name resolve to 127.0.0.1; its browser sends that name, and no `Origin`."""
     assert {host: served.ask("GET", PATHS[0], Host=host)[0] for host in HOSTS} == HOSTS
 
@@ -328,10 +328,10 @@ def test_only_names_of_this_machine_are_answered(served: Served) -> None:
 # Leases
 
 
-def test_under_a_lease_the_cleaner_leaves_the_partition_alone(served: Served) -> None:
+def test_the_cleaner_leaves_a_leased_partition_alone(served: Served) -> None:
     lease = served.pause()
     alter(served.client, "t", min_cleanable_dirty_ratio=0)
-    let_clean_others(served)
+    wait_for_cleaning_of_another_topic(served)
     assert served.offsets() == list(range(BATCHES))
     assert served.status()["cleaning"] == "paused"
     assert served.post("pause", lease_ms=1)[0] == 409
@@ -341,7 +341,7 @@ def test_under_a_lease_the_cleaner_leaves_the_partition_alone(served: Served) ->
     assert served.post("resume", lease=lease)[0] == 409
 
 
-def let_clean_others(served: Served) -> None:
+def wait_for_cleaning_of_another_topic(served: Served) -> None:
     """Wait until another due topic is cleaned; without the lease, this one would have been as well."""
     create_compacted(served.client, "other")
     for _ in range(3):
@@ -385,7 +385,7 @@ def test_a_partition_under_a_lease_can_be_deleted(served: Served) -> None:
 # Installing
 
 
-def test_a_staged_segment_takes_the_place_of_its_sources(served: Served) -> None:
+def test_a_staged_segment_replaces_its_sources(served: Served) -> None:
     staged = StagedHere(served)
     lease = served.pause()
     before = served.status()["segments"]
@@ -403,7 +403,7 @@ def test_a_staged_segment_takes_the_place_of_its_sources(served: Served) -> None
         assert [record.offset for record in consume(client, "t")] == [2, 3, 4, 5, 6]
 
 
-def test_a_swap_that_a_crash_has_left_half_done_is_done_again(served: Served) -> None:
+def test_a_swap_interrupted_by_a_crash_is_repeated(served: Served) -> None:
     """The new segment is in place, and its sources after its last offset still exist."""
     staged = StagedHere(served, last_offset=0)
     lease = served.pause()
@@ -415,7 +415,7 @@ def test_a_swap_that_a_crash_has_left_half_done_is_done_again(served: Served) ->
     assert served.offsets() == [0, 3, 4, 5]
 
 
-def test_a_segment_that_reaches_into_the_next_is_not_installed(served: Served) -> None:
+def test_a_segment_that_overlaps_the_next_is_not_installed(served: Served) -> None:
     staged = StagedHere(served)
     fields = staged.fields | {"sources": staged.sources[:2]}
     status, answer = served.post("install", lease=served.pause(), **fields)
@@ -423,14 +423,14 @@ def test_a_segment_that_reaches_into_the_next_is_not_installed(served: Served) -
     assert served.offsets() == list(range(BATCHES))
 
 
-def test_clean_is_only_what_is_closed(served: Served) -> None:
+def test_only_closed_segments_count_as_clean(served: Served) -> None:
     lease = served.pause()
     status, answer = served.post("resume", lease=lease, clean_up_to=BATCHES)
     assert status == 422 and f"(limit {BATCHES - 1})" in answer["error"]
     assert served.post("resume", lease=lease, clean_up_to=BATCHES - 1)[0] == 200
 
 
-def test_what_is_clean_may_be_gone(served: Served) -> None:
+def test_the_cleaned_range_may_have_been_deleted(served: Served) -> None:
     """DeleteRecords may have come after the last group."""
     lease = served.pause()
     alter(served.client, "t", cleanup_policy="compact,delete", retention_ms=-1)
@@ -439,7 +439,7 @@ def test_what_is_clean_may_be_gone(served: Served) -> None:
     assert served.status()["cleaning"] in ("not held", "in progress")
 
 
-def test_only_what_fits_is_installed(served: Served, tmp_path: Path) -> None:
+def test_only_matching_files_are_installed(served: Served, tmp_path: Path) -> None:
     staged = StagedHere(served)
     elsewhere = StagedHere(served, where="../elsewhere")
     (staged.directory.parent / "link").symlink_to(elsewhere.directory)
@@ -505,7 +505,7 @@ SEGMENT_FILES = ["00000000000000000000.log", "00000000000000000000.index", MANIF
 
 
 @pytest.mark.parametrize(("what", "name"), some(product(NO_FILES, SEGMENT_FILES), 5))
-def test_what_is_no_file_is_not_installed(served: Served, what: str, name: str) -> None:
+def test_links_and_directories_are_not_installed(served: Served, what: str, name: str) -> None:
     """A link would be linked as a link: the log's bytes would be, and could be deleted, somewhere else."""
     staged = StagedHere(served)
     path = staged.directory / name
@@ -517,7 +517,7 @@ def test_what_is_no_file_is_not_installed(served: Served, what: str, name: str) 
     assert not list((served.data_dir / "t-0").glob("*.cleaned"))
 
 
-def test_another_topic_of_the_name_is_not_installed_into(served: Served) -> None:
+def test_a_recreated_topic_refuses_the_install(served: Served) -> None:
     """Segments of another topic may begin at the same offsets and have the same sizes."""
     staged, lease = StagedHere(served), served.pause()
     before = served.status()["segments"]
@@ -536,7 +536,7 @@ def test_another_topic_of_the_name_is_not_installed_into(served: Served) -> None
     assert served.status()["cleaning"] == "not held"
 
 
-def test_a_data_directory_has_its_real_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_data_directory_is_resolved_to_its_real_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The caller may have another working directory; files next to a link may be on another disk."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "real").mkdir()
@@ -551,7 +551,7 @@ def test_a_data_directory_has_its_real_name(tmp_path: Path, monkeypatch: pytest.
         assert calls.post("install", lease=calls.pause(), **StagedHere(calls).fields)[0] == 200
 
 
-def test_a_manifest_names_files_of_its_segment_only(served: Served) -> None:
+def test_a_manifest_may_name_only_files_of_its_segment(served: Served) -> None:
     staged = StagedHere(served)
     staged.manifest["files"]["../../../data/meta.properties"] = [1, 1]  # type: ignore[index]
     staged.write_manifest()
@@ -559,7 +559,7 @@ def test_a_manifest_names_files_of_its_segment_only(served: Served) -> None:
     assert status == 422 and "expected the files of segment 0" in answer["error"]
 
 
-def test_what_is_about_to_be_deleted_is_not_installed_into(served: Served) -> None:
+def test_a_partition_under_deletion_refuses_an_install(served: Served) -> None:
     """A deletion pauses its partition first."""
     lease = served.pause()
     cleaning = served.broker.inner.services.cleaning
@@ -620,8 +620,8 @@ async def test_a_deletion_waits_for_an_install_and_a_lease_lasts_as_long(tmp_pat
             await trio.lowlevel.checkpoint()
 
 
-@full_only  # `test_the_command_takes_the_token_from_a_file_or_the_environment` has such a process as well
-def test_the_command_line_turns_it_on(tmp_path: Path) -> None:
+@full_only  # `test_the_command_reads_the_token_from_a_file_or_the_environment` has such a process as well
+def test_the_command_line_enables_the_listener(tmp_path: Path) -> None:
     with ServeProcess("--data", tmp_path, "--listener", "127.0.0.1:0", "--admin", "0") as server:
         code, _ = server.stop()
     assert code == 0
@@ -629,7 +629,7 @@ def test_the_command_line_turns_it_on(tmp_path: Path) -> None:
     assert "admin HTTP listener on localhost:" in line
 
 
-def test_the_command_line_refuses_other_machines(tmp_path: Path) -> None:
+def test_the_command_line_refuses_foreign_addresses(tmp_path: Path) -> None:
     refused = run_command("serve", "--data", str(tmp_path), "--listener", "127.0.0.1:0", "--admin", "0.0.0.0:80")
     assert refused.code == 2
     assert "must be a loopback address" in refused.err
@@ -652,7 +652,7 @@ class TellsPasses:
         return Reply(200, json.dumps({"bytes": len(body), "passes": self.passes}).encode())
 
 
-async def test_a_body_in_the_smallest_chunks_lets_the_others_have_their_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_tasks_run_while_a_body_of_tiny_chunks_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time_slices, "SLICE_S", 0)
     calls, (client, server) = TellsPasses(), trio.testing.memory_stream_pair()
     head = "POST /v1/cleaning/pause HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -682,7 +682,7 @@ LARGE_BODIES = {
 
 
 @pytest.mark.parametrize("name", LARGE_BODIES)
-def test_a_large_body_says_the_same_when_it_is_read_patiently(name: str) -> None:
+def test_a_large_body_is_parsed_the_same_in_pieces(name: str) -> None:
     """The decoder in C lets no other thread run before it ends, 50 ms for the largest body; Python's own decoder does."""
     body = LARGE_BODIES[name].encode()
     assert len(body) > answering.READ_AT_ONCE_BYTES
@@ -700,7 +700,7 @@ def test_a_large_body_says_the_same_when_it_is_read_patiently(name: str) -> None
         assert json.loads(encoded(found[0])) == found[0]
 
 
-def test_large_json_is_read_and_written_by_code_that_lets_others_run() -> None:
+def test_large_json_is_read_and_written_by_interruptible_code() -> None:
     """Python lets other threads run between its own steps, and so only while a function written in Python runs."""
     steps = 0
 

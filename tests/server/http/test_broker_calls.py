@@ -29,7 +29,7 @@ def make_topic(broker: ottla.Broker, partitions: int = 1) -> None:
             create_topic(client, "t", partitions)
 
 
-def test_the_broker_says_what_it_is(broker: ottla.Broker, tmp_path: Path) -> None:
+def test_the_broker_describes_itself(broker: ottla.Broker, tmp_path: Path) -> None:
     make_topic(broker, partitions=3)
     broker.advance_clock(1_000_000)
     found = AdminCalls.of(broker).get("/v1/broker")
@@ -41,7 +41,7 @@ def test_the_broker_says_what_it_is(broker: ottla.Broker, tmp_path: Path) -> Non
     assert abs(found["now_ms"] - broker.inner.clock.now_ms()) < 60_000
 
 
-def test_nodes_stop_and_start(broker: ottla.Broker) -> None:
+def test_nodes_can_be_stopped_and_started(broker: ottla.Broker) -> None:
     admin = AdminCalls.of(broker)
     for _ in range(2):  # any number of times
         assert admin.post("/v1/nodes/1/stop")["is_alive"] is False
@@ -51,7 +51,7 @@ def test_nodes_stop_and_start(broker: ottla.Broker) -> None:
     assert [node["listeners"][0]["address"] for node in admin.get("/v1/nodes")["nodes"]] == broker.bootstrap.split(",")
 
 
-def test_a_node_that_is_not_there_is_told_with_those_that_are(broker: ottla.Broker) -> None:
+def test_an_unknown_node_is_reported_with_the_existing_ones(broker: ottla.Broker) -> None:
     admin = AdminCalls.of(broker)
     for verb in ("stop", "start"):
         assert admin.ask("POST", f"/v1/nodes/7/{verb}") == (404, {"error": "node 7 not found; nodes: 0, 1"})
@@ -61,7 +61,7 @@ def test_a_node_that_is_not_there_is_told_with_those_that_are(broker: ottla.Brok
 
 
 @pytest.mark.parametrize("verb", ["restart", "crash", "reset"])
-def test_one_life_follows_another_on_the_same_addresses(broker: ottla.Broker, verb: str) -> None:
+def test_the_next_run_uses_the_same_addresses(broker: ottla.Broker, verb: str) -> None:
     admin = AdminCalls.of(broker)
     make_topic(broker)
     before = admin.get("/v1/broker")
@@ -73,7 +73,7 @@ def test_one_life_follows_another_on_the_same_addresses(broker: ottla.Broker, ve
     assert broker.state == "serving"
 
 
-def test_who_asks_between_two_lives_is_answered_in_the_next(broker: ottla.Broker) -> None:
+def test_requests_between_two_runs_are_answered_by_the_next(broker: ottla.Broker) -> None:
     admin = AdminCalls.of(broker)
     with ThreadPoolExecutor(8) as threads:
         calls = [threads.submit(admin.ask, "POST", f"/v1/{verb}") for verb in ("reset", "restart", "reset", "crash")]
@@ -83,7 +83,7 @@ def test_who_asks_between_two_lives_is_answered_in_the_next(broker: ottla.Broker
     assert admin.get("/readyz") == "ready\n"
 
 
-def test_a_life_that_cannot_begin_is_told_and_another_may_follow(broker: ottla.Broker, tmp_path: Path) -> None:
+def test_a_run_that_cannot_start_is_reported_and_another_may_follow(broker: ottla.Broker, tmp_path: Path) -> None:
     admin = AdminCalls.of(broker)
     catalog = tmp_path / "ottla.json"
     make_topic(broker)
@@ -99,7 +99,7 @@ def test_a_life_that_cannot_begin_is_told_and_another_may_follow(broker: ottla.B
 
 
 @pytest.mark.parametrize("end", ["restart", "crash", "reset", "stop"])
-def test_who_waits_when_a_life_ends_is_told(broker: ottla.Broker, end: str) -> None:
+def test_waiting_calls_are_notified_of_the_end_of_a_run(broker: ottla.Broker, end: str) -> None:
     admin = AdminCalls.of(broker)
     fault = admin.post("/v1/faults", api="Produce", error="NOT_LEADER_OR_FOLLOWER")
     calls = broker._supervisor
@@ -112,7 +112,7 @@ def test_who_waits_when_a_life_ends_is_told(broker: ottla.Broker, end: str) -> N
     assert (status, answer["error"]) == (503, "the broker was stopped or restarted before the call completed")
 
 
-def test_who_is_connected_is_told_with_his_library_and_name() -> None:
+def test_a_connected_client_is_listed_with_its_library_and_name() -> None:
     with ottla.Broker(admin="0", users={"alice": "wonder<land>"}) as broker:
         admin = AdminCalls.of(broker)
         assert admin.get("/v1/connections") == {"connections": [], "count": 0}

@@ -23,7 +23,7 @@ def broker() -> Iterator[ottla.Broker]:
         yield running
 
 
-def test_a_topic_is_compacted_as_kafka_would_and_by_force(broker: ottla.Broker) -> None:
+def test_a_topic_is_compacted_as_by_kafka_and_by_force(broker: ottla.Broker) -> None:
     admin = AdminCalls.of(broker)
     (row,) = admin.post("/v1/topics/t/compact")["partitions"]
     assert (row["passes"], row["waits_for"]) == (0, "active_segment")
@@ -32,7 +32,7 @@ def test_a_topic_is_compacted_as_kafka_would_and_by_force(broker: ottla.Broker) 
     assert len(broker.records("t")) == 2
 
 
-def test_a_roll_a_wait_and_retention(broker: ottla.Broker) -> None:
+def test_roll_wait_and_retention_work_together(broker: ottla.Broker) -> None:
     admin = AdminCalls.of(broker)
     status, answer = admin.ask("GET", "/v1/topics/t/compacted?timeout_ms=10")
     assert status == 504
@@ -78,6 +78,8 @@ def test_the_clock_is_read_moved_and_set(broker: ottla.Broker) -> None:
         ("PUT", "/v1/clock", {"now_ms": 10**15}, 422, "now_ms"),
     ],
 )
-def test_wrong_calls(broker: ottla.Broker, method: str, path: str, body: object, status: int, says: str) -> None:
+def test_wrong_calls_are_refused(
+    broker: ottla.Broker, method: str, path: str, body: object, status: int, says: str
+) -> None:
     found, answer = AdminCalls.of(broker).ask(method, path, body)
     assert (found, says in answer["error"]) == (status, True), answer

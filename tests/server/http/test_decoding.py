@@ -59,7 +59,7 @@ class Everything:
     names: Sequence[str] = ()
 
 
-def test_what_is_given_is_read_and_the_rest_has_its_default() -> None:
+def test_given_fields_are_read_and_the_rest_has_defaults() -> None:
     found = decoded(
         Everything,
         {
@@ -131,7 +131,7 @@ REFUSED: list[tuple[Any, str]] = [
 
 
 @each_case("given_fields, sentence", REFUSED, ids=[sentence[:40] for _, sentence in REFUSED])
-def test_what_does_not_fit_is_named_in_one_line(given_fields: dict[str, Any], sentence: str) -> None:
+def test_an_invalid_field_is_reported_in_one_line(given_fields: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ControlError) as refused:
         decoded(Everything, given_fields if sentence.startswith("name") else {"name": "x"} | given_fields)
     assert refused.value.kind is Kind.INVALID and str(refused.value).startswith(sentence)
@@ -145,7 +145,7 @@ def test_a_type_that_no_call_has_is_an_error_that_names_it(kind: Any) -> None:
         decoded(cls, {"field": "text"})
 
 
-def test_texts_of_a_query_become_what_json_would_have() -> None:
+def test_query_texts_become_the_values_json_would_have() -> None:
     pairs = [("count", "7"), ("is_there", "true"), ("names", "a"), ("names", "1"), ("lease", "5")]
     assert from_texts(Everything, pairs) == {
         "count": 7,
@@ -157,7 +157,7 @@ def test_texts_of_a_query_become_what_json_would_have() -> None:
     assert from_texts(Everything, [("count", "0x7"), ("is_there", "yes")]) == {"count": "0x7", "is_there": "yes"}
 
 
-def test_a_field_of_a_query_is_given_once() -> None:
+def test_a_query_field_may_be_given_once() -> None:
     with pytest.raises(ControlError, match="count: expected one value, found several"):
         from_texts(Everything, [("count", "1"), ("count", "2")])
     with pytest.raises(ControlError, match="unknown field 'coun'; did you mean 'count'"):
@@ -172,7 +172,7 @@ ANY_JSON = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from([*Everything.__dataclass_fields__]), ANY_JSON))
-def test_whatever_comes_is_read_or_refused(found: dict[str, Any]) -> None:
+def test_any_input_is_decoded_or_refused(found: dict[str, Any]) -> None:
     """A decoded value is encoded as the given one."""
     try:
         request = decoded(Everything, {"name": "x"} | found)
@@ -182,7 +182,7 @@ def test_whatever_comes_is_read_or_refused(found: dict[str, Any]) -> None:
         assert decoded(Everything, json.loads(encoded(request))) == request
 
 
-def test_answers_are_written_as_their_dataclasses_are() -> None:
+def test_responses_are_encoded_from_their_dataclasses() -> None:
     found = plain(
         {
             TopicPartition("t", 1): b"\xff",

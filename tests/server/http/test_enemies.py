@@ -91,7 +91,7 @@ def test_wrong_values_in_every_field_are_refused_with_their_name(admin_of: Calla
         assert admin.get("/readyz") == "ready\n", operation_id(call)
 
 
-def test_what_fits_and_means_nothing_is_answered(
+def test_valid_requests_without_meaning_are_answered(
     admin_of: Callable[[bool], AdminCalls], caplog: pytest.LogCaptureFixture
 ) -> None:
     has_changed = False
@@ -107,7 +107,7 @@ def test_what_fits_and_means_nothing_is_answered(
         has_changed = status == 200 and call.method != "GET"
 
 
-def test_bodies_that_are_no_request_are_refused(admin: AdminCalls) -> None:
+def test_invalid_bodies_are_refused(admin: AdminCalls) -> None:
     for call in CALLS:
         if call.has_body:
             assert_bodies_that_are_no_request_are_refused(admin, call)
@@ -144,7 +144,7 @@ def is_served(connection: socket.socket) -> bool:
     return answer.startswith(b"HTTP/1.1 200 ")
 
 
-def test_who_waits_longest_makes_room_for_more_connections_than_there_may_be(admin: AdminCalls) -> None:
+def test_connections_that_waited_longest_make_room_for_new_ones(admin: AdminCalls) -> None:
     with ExitStack() as stack:
         first = connected(admin, stack, CONNECTIONS_MAX)
         assert all(map(is_served, first))
@@ -155,7 +155,7 @@ def test_who_waits_longest_makes_room_for_more_connections_than_there_may_be(adm
         assert admin.get("/healthz") == "ok\n"
 
 
-def test_nobody_who_is_answered_makes_room(admin: AdminCalls) -> None:
+def test_connections_with_a_running_response_do_not_make_room(admin: AdminCalls) -> None:
     watching = b"GET /?events HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with ExitStack() as stack:
         watchers = connected(admin, stack, STREAMS_MAX)
@@ -213,7 +213,7 @@ WAIT = "POST /v1/wait HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
 
 
 @pytest.mark.parametrize("only_waits", [True, False])
-async def test_a_call_that_only_waits_is_given_up_when_its_client_leaves_and_others_are_not(only_waits: bool) -> None:
+async def test_only_a_waiting_call_is_cancelled_when_its_client_disconnects(only_waits: bool) -> None:
     waiting = Waiting(only_waits=only_waits)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(waiting.run)
@@ -227,7 +227,7 @@ async def test_a_call_that_only_waits_is_given_up_when_its_client_leaves_and_oth
         nursery.cancel_scope.cancel()
 
 
-async def test_a_client_that_asks_ahead_while_it_waits_is_answered_in_order() -> None:
+async def test_a_client_that_pipelines_requests_is_answered_in_order() -> None:
     waiting = Waiting()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(waiting.run)
@@ -249,9 +249,7 @@ async def test_a_client_that_asks_ahead_while_it_waits_is_answered_in_order() ->
         "POST /v1/wait HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{",
     ],
 )
-async def test_a_request_that_does_not_come_to_its_end_is_not_waited_for(
-    data: str, autojump_clock: trio.testing.MockClock
-) -> None:
+async def test_an_incomplete_request_times_out(data: str, autojump_clock: trio.testing.MockClock) -> None:
     waiting = Waiting()
     begun_s = trio.current_time()
     await waiting.send(data)
@@ -281,7 +279,9 @@ class Lost(trio.abc.Stream):
 
 
 @pytest.mark.parametrize("target", ["/?events", "/static/page.js", "/v1/wait"])
-async def test_a_client_that_is_lost_in_the_midst_is_no_failure(target: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_client_that_disconnects_during_a_response_is_not_a_failure(
+    target: str, caplog: pytest.LogCaptureFixture
+) -> None:
     lost = Lost(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     supervisor: Any = None
     await AdminHttp("0")._serve(Answering(supervisor, CallTable()), Pages(supervisor, "of the page"), lost)

@@ -36,7 +36,7 @@ def ask(broker: ottla.Broker) -> int:
         return code
 
 
-def test_a_fault_is_declared_met_and_removed(broker: ottla.Broker, admin: AdminCalls) -> None:
+def test_a_fault_is_declared_hit_and_removed(broker: ottla.Broker, admin: AdminCalls) -> None:
     declared = admin.post("/v1/faults", **NOT_LEADER, topic="t", count=2)
     here = f"/v1/faults/{declared['fault_id']}"
     assert (declared["hits"], declared["left"], declared["is_active"]) == (0, 2, True)
@@ -49,7 +49,7 @@ def test_a_fault_is_declared_met_and_removed(broker: ottla.Broker, admin: AdminC
     assert admin.ask("GET", here) == (404, {"error": f"fault {declared['fault_id']} not found; no faults exist"})
 
 
-def test_null_stands_for_all(broker: ottla.Broker, admin: AdminCalls) -> None:
+def test_a_null_count_affects_all_requests(broker: ottla.Broker, admin: AdminCalls) -> None:
     admin.post("/v1/faults", **NOT_LEADER, count=None)
     assert [ask(broker) for _ in range(3)] == [6, 6, 6]
     assert admin.ask("DELETE", "/v1/faults") == (200, {"removed": 1})
@@ -86,19 +86,19 @@ WRONG: list[tuple[dict[str, Any], int, str]] = [
 
 
 @pytest.mark.parametrize(("said", "status", "why"), WRONG)
-def test_what_may_not_be_declared_is_refused(said: dict[str, Any], status: int, why: str, admin: AdminCalls) -> None:
+def test_an_invalid_declaration_is_refused(said: dict[str, Any], status: int, why: str, admin: AdminCalls) -> None:
     assert admin.ask("POST", "/v1/faults", said) == (status, {"error": why})
     assert admin.get("/v1/faults") == {"faults": []}
 
 
-def test_a_leader_moves(broker: ottla.Broker, admin: AdminCalls) -> None:
+def test_a_leader_can_be_moved(broker: ottla.Broker, admin: AdminCalls) -> None:
     moved = admin.post("/v1/topics/t/partitions/0/leader", node=1)
     assert (moved["was"], moved["leader"], moved["replicas"]) == (0, 1, [1])
     assert ask(broker) == 6
     assert admin.ask("POST", "/v1/topics/x/partitions/0/leader", {"node": 1})[0] == 404
 
 
-def test_a_coordinator_moves(admin: AdminCalls) -> None:
+def test_a_coordinator_can_be_moved(admin: AdminCalls) -> None:
     for node in (0, 1, 0):
         assert admin.post("/v1/coordinators", node=node, group="g")["leader"] == node
     both = {"node": 0, "group": "g", "transactional_id": "x"}

@@ -48,7 +48,7 @@ def consumer(broker: ottla.Broker) -> KafkaConsumer:
     return reader
 
 
-def test_without_any_group_there_is_none_and_no_topic_is_made(broker: ottla.Broker) -> None:
+def test_without_groups_the_list_is_empty_and_no_topic_created(broker: ottla.Broker) -> None:
     admin = AdminCalls.of(broker)
     assert admin.get("/v1/groups") == {"groups": []}
     assert admin.get("/v1/transactions") == {"transactions": []}
@@ -84,7 +84,7 @@ def test_a_group_has_members_offsets_and_lag(broker: ottla.Broker) -> None:
     )
 
 
-def test_a_share_group_has_members_and_where_it_begins() -> None:
+def test_a_share_group_has_members_and_start_offsets() -> None:
     overrides = {"group.share.assignment.interval.ms": "0"}
     with ottla.Broker(admin="0", overrides=overrides) as broker, RawClient(*address(broker)) as client:
         admin = AdminCalls.of(broker)
@@ -109,7 +109,7 @@ def test_a_share_group_has_members_and_where_it_begins() -> None:
         assert offsets == [(0, 0, 0), (1, 1, 4)]
 
 
-def test_an_open_transaction_is_told_until_it_ends(broker: ottla.Broker) -> None:
+def test_an_open_transaction_is_listed_until_it_ends(broker: ottla.Broker) -> None:
     admin = AdminCalls.of(broker)
     broker.create_topic("t")
     with KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id="tx") as producer:
@@ -124,7 +124,7 @@ def test_an_open_transaction_is_told_until_it_ends(broker: ottla.Broker) -> None
     assert admin.get("/v1/transactions") == {"transactions": []}
 
 
-def test_a_transaction_that_no_coordinator_knows_of_hangs(broker: ottla.Broker) -> None:
+def test_a_transaction_unknown_to_any_coordinator_is_hanging(broker: ottla.Broker) -> None:
     broker.create_topic("t")
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id="tx")
     producer.init_transactions()
@@ -139,7 +139,7 @@ def test_a_transaction_that_no_coordinator_knows_of_hangs(broker: ottla.Broker) 
 
 
 @pytest.mark.parametrize("does", [("produce",), ("produce", "end", "rest")], ids=str)
-def test_a_transaction_that_comes_and_goes_meanwhile_does_not_hang(does: tuple[str, ...]) -> None:
+def test_a_transaction_repeated_during_the_search_is_not_hanging(does: tuple[str, ...]) -> None:
     """The producer acts between two pieces of a walk, and repeats the last action."""
     with ottla.Broker() as broker, RawClient(*address(broker)) as client:
         broker.create_topic("t", partitions=3)

@@ -25,11 +25,11 @@ from support.sizes import some
 GUIDE = Path(ottla.__file__).parent / "docs" / "admin.md"
 
 
-def test_it_is_openapi() -> None:
+def test_the_document_is_valid_openapi() -> None:
     validate(json.loads(json.dumps(document(some(CALLS, 8)))))
 
 
-def test_every_call_is_in_it() -> None:
+def test_the_document_contains_every_call() -> None:
     operations = {(path, method): each for path, methods in api()["paths"].items() for method, each in methods.items()}
     assert operations.keys() == {(call.path, call.method.lower()) for call in CALLS}
     ids = [each["operationId"] for each in operations.values()]
@@ -37,7 +37,7 @@ def test_every_call_is_in_it() -> None:
 
 
 @each_case("call", CALLS)
-def test_every_field_of_a_request_is_in_it(call: Any) -> None:
+def test_the_document_contains_every_request_field(call: Any) -> None:
     operation = api()["paths"][call.path][call.method.lower()]
     parameters = {each["name"]: each["in"] for each in operation.get("parameters", [])}
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
@@ -51,7 +51,7 @@ def test_every_field_of_a_request_is_in_it(call: Any) -> None:
 
 
 @each_case("call", CALLS)
-def test_every_call_says_what_it_does(call: Any) -> None:
+def test_every_call_has_a_description(call: Any) -> None:
     assert re.fullmatch(r"[A-Z][^\n]*\.", call.doc), call.doc
     assert call.answer is Text or not fields_of(call.answer) or doc_of(call.answer)
 
@@ -68,7 +68,7 @@ def test_fields_are_described() -> None:
     assert docs_of(next(call.request for call in CALLS if call.path == "/v1/cleaning/pause"))["lease_ms"]
 
 
-def test_the_listener_gives_it(admin: AdminCalls) -> None:
+def test_the_listener_serves_the_document(admin: AdminCalls) -> None:
     assert admin.get("/v1/openapi.json") == api()
 
 

@@ -33,12 +33,12 @@ def broker(tmp_path: Path) -> Iterator[ottla.Broker]:
         yield running
 
 
-def test_it_lives_and_serves(broker: ottla.Broker) -> None:
+def test_the_probes_report_a_live_and_ready_broker(broker: ottla.Broker) -> None:
     admin = AdminCalls.of(broker)
     assert (admin.get("/healthz"), admin.get("/readyz")) == ("ok\n", "ready\n")
 
 
-def test_with_a_data_directory_offline_it_is_not_ready(tmp_path: Path) -> None:
+def test_with_an_offline_data_directory_the_broker_is_not_ready(tmp_path: Path) -> None:
     # One of two: without its last one the broker ends.
     with ottla.Broker(f"{tmp_path}/a,{tmp_path}/b", admin="0") as broker:
         admin, logs = AdminCalls.of(broker), broker.inner.services.logs
@@ -80,13 +80,13 @@ def test_metrics_are_prometheus_text_under_the_names_of_the_jmx_exporter(broker:
     assert {"kafka_log_logcleaner_max_clean_time_secs", "kafka_utils_throttler_cleaner_io_oneminuterate"} <= {*families}
 
 
-def test_every_metric_is_there_once(broker: ottla.Broker) -> None:
+def test_every_metric_appears_once(broker: ottla.Broker) -> None:
     text = AdminCalls.of(broker).get("/metrics")
     values = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
     assert len(values) == len(set(values)) == len(broker.metrics())
 
 
-def test_labels_may_be_anything() -> None:
+def test_labels_may_contain_any_text() -> None:
     path = 'a "dir"\\\nof mine'
     text = exposition([Sample("kafka.log", "LogManager", "X", (("logDirectory", path),), None, 1.5)])
     (family,) = text_string_to_metric_families(text)
@@ -94,7 +94,7 @@ def test_labels_may_be_anything() -> None:
     assert (sample.labels, sample.value) == ({"logDirectory": path}, 1.5)
 
 
-async def test_metrics_of_many_partitions_are_gathered_in_turns(
+async def test_metrics_of_many_partitions_are_gathered_in_time_slices(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(time_slices, "SLICE_S", 0)
@@ -106,7 +106,7 @@ async def test_metrics_of_many_partitions_are_gathered_in_turns(
         assert time_slices.passes() - before >= len(lines) - 1
 
 
-async def test_while_it_starts_it_lives_and_is_not_ready_and_calls_wait(tmp_path: Path) -> None:
+async def test_a_starting_broker_is_live_but_not_ready_and_calls_wait(tmp_path: Path) -> None:
     files, http = GatedFiles("ottla.json"), AdminHttp("0")
     flags = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path)}
     answers: list[tuple[str, int]] = []

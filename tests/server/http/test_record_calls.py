@@ -26,7 +26,7 @@ def admin(broker: ottla.Broker) -> Iterator[AdminCalls]:
     broker.delete_topic("t")
 
 
-def test_what_is_appended_is_read_and_lies_where_clients_look_for_it(broker: ottla.Broker, admin: AdminCalls) -> None:
+def test_appended_records_are_readable_and_in_the_clients_partition(broker: ottla.Broker, admin: AdminCalls) -> None:
     done = admin.post("/v1/topics/t/records", key="k", value="v", headers={"h": "é"}, timestamp_ms=1_700_000_000_000)
     assert (done["offset"], done["timestamp_ms"]) == (0, 1_700_000_000_000)
     expected = broker.produce("t", "by a client", key="k")
@@ -42,7 +42,7 @@ def test_what_is_appended_is_read_and_lies_where_clients_look_for_it(broker: ott
     assert (read.key, read.value, read.headers) == (b"k", b"v", (("h", "é".encode()),))
 
 
-def test_bytes_that_are_no_text_come_and_go_as_base64_or_hex(broker: ottla.Broker, admin: AdminCalls) -> None:
+def test_binary_values_are_exchanged_as_base64_or_hex(broker: ottla.Broker, admin: AdminCalls) -> None:
     key, value = b"\xff\x00", b"\x80"
     admin.post(
         "/v1/topics/t/records",
@@ -59,7 +59,7 @@ def test_bytes_that_are_no_text_come_and_go_as_base64_or_hex(broker: ottla.Broke
     assert (record["value"], record["value_encoding"]) == (base64.b64encode(value).decode(), "base64")
 
 
-def test_tombstones_markers_and_pages(broker: ottla.Broker, admin: AdminCalls) -> None:
+def test_tombstones_markers_and_pages_are_returned(broker: ottla.Broker, admin: AdminCalls) -> None:
     admin.post("/v1/topics/t/records", key="k", partition=0)
     with KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id="records") as producer:
         producer.init_transactions()
@@ -87,14 +87,14 @@ def test_tombstones_markers_and_pages(broker: ottla.Broker, admin: AdminCalls) -
     assert (beyond["records"], beyond["next_offset"]) == ([], 9)
 
 
-def test_an_answer_is_bounded_by_the_bytes_of_its_batches(broker: ottla.Broker, admin: AdminCalls) -> None:
+def test_a_response_is_bounded_by_the_bytes_of_its_batches(broker: ottla.Broker, admin: AdminCalls) -> None:
     for _ in range(4):
         broker.produce("t", "x" * 500_000, key="k", partition=0)
     found = admin.get("/v1/topics/t/records?partition=0&offset=0")
     assert 1 <= len(found["records"]) < 4 and found["next_offset"] == len(found["records"])
 
 
-def test_a_gap_is_read_over(broker: ottla.Broker, admin: AdminCalls) -> None:
+def test_a_gap_is_skipped(broker: ottla.Broker, admin: AdminCalls) -> None:
     for number in range(6):
         broker.produce("t", str(number), key="k", partition=0)
     broker.compact("t", force=True)
@@ -132,7 +132,7 @@ REFUSED: list[tuple[str, str, Any, int, str]] = [
 
 
 @pytest.mark.parametrize(("method", "target", "fields", "status", "sentence"), REFUSED)
-def test_what_cannot_be_is_refused_and_nothing_is_written(
+def test_invalid_requests_are_refused_and_nothing_is_written(
     broker: ottla.Broker, admin: AdminCalls, method: str, target: str, fields: Any, status: int, sentence: str
 ) -> None:
     found, answer = admin.ask(method, target, fields)
@@ -140,14 +140,14 @@ def test_what_cannot_be_is_refused_and_nothing_is_written(
     assert broker.records("t") == []
 
 
-def test_the_brokers_own_topics_are_read_and_not_written(broker: ottla.Broker, admin: AdminCalls) -> None:
+def test_internal_topics_are_readable_but_not_writable(broker: ottla.Broker, admin: AdminCalls) -> None:
     broker.commit("g", {("t", 0): 0})
     status, answer = admin.ask("POST", "/v1/topics/__consumer_offsets/records", {"key": "k", "value": "v"})
     assert (status, answer["error"]) == (422, "__consumer_offsets is an internal topic; only the broker writes to it")
     assert admin.ask("GET", "/v1/topics/__consumer_offsets/records")[0] == 200
 
 
-def test_a_partition_without_a_leader_takes_nothing(broker: ottla.Broker, admin: AdminCalls) -> None:
+def test_a_partition_without_a_leader_refuses_records(broker: ottla.Broker, admin: AdminCalls) -> None:
     broker.stop_node(0)
     broker.stop_node(1)
     try:
@@ -157,7 +157,7 @@ def test_a_partition_without_a_leader_takes_nothing(broker: ottla.Broker, admin:
         broker.start_node(1)
 
 
-def test_an_answer_is_bounded_by_what_its_batches_unpack_to(broker: ottla.Broker, admin: AdminCalls) -> None:
+def test_a_response_is_bounded_by_the_unpacked_size_of_its_batches(broker: ottla.Broker, admin: AdminCalls) -> None:
     with KafkaProducer(
         bootstrap_servers=broker.bootstrap, compression_type="gzip", max_request_size=10 << 20
     ) as producer:
@@ -171,7 +171,7 @@ def test_an_answer_is_bounded_by_what_its_batches_unpack_to(broker: ottla.Broker
     assert seen == 6
 
 
-def test_a_long_key_lies_where_clients_look_for_it(broker: ottla.Broker, admin: AdminCalls) -> None:
+def test_a_long_key_is_in_the_clients_partition(broker: ottla.Broker, admin: AdminCalls) -> None:
     key = "k" * 500_001
     done = admin.post("/v1/topics/t/records", key=key, value="v")
     with KafkaProducer(bootstrap_servers=broker.bootstrap, max_request_size=10 << 20) as producer:

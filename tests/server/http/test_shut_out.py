@@ -105,7 +105,7 @@ async def healthz(on: Listening) -> str:
 
 @pytest.mark.parametrize("token", [None, TOKEN])
 @pytest.mark.parametrize("states", [*((each,) for each in STATES), *some(combinations(STATES, 2), 2)], ids=" and ".join)
-async def test_a_probe_is_answered_whatever_fills_the_listener(
+async def test_a_probe_is_answered_on_a_full_listener(
     states: tuple[str, ...], token: str | None, autojump_clock: trio.testing.MockClock
 ) -> None:
     async def run(on: Listening) -> None:
@@ -119,7 +119,7 @@ async def test_a_probe_is_answered_whatever_fills_the_listener(
     await listening(token, run)
 
 
-async def test_who_takes_nothing_goes_before_who_watches_and_the_oldest_first(
+async def test_idle_connections_are_closed_before_watchers_and_the_oldest_first(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async def run(on: Listening) -> None:
@@ -152,7 +152,7 @@ async def is_closed(client: Client) -> bool:
     return False
 
 
-async def test_a_call_that_is_carried_out_keeps_its_place_and_others_are_told_so(
+async def test_a_running_call_keeps_its_place_and_further_calls_get_503(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async def run(on: Listening) -> None:
@@ -165,7 +165,7 @@ async def test_a_call_that_is_carried_out_keeps_its_place_and_others_are_told_so
     await listening(TOKEN, run)
 
 
-async def test_a_connection_for_probes_alone_ends_with_its_answer(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_probe_only_connection_ends_with_its_response(autojump_clock: trio.testing.MockClock) -> None:
     """The client may connect again when a place is free: a scraper that keeps its connection must not get 503 for ever."""
 
     async def run(on: Listening) -> None:
@@ -182,7 +182,7 @@ async def test_a_connection_for_probes_alone_ends_with_its_answer(autojump_clock
 @pytest.mark.parametrize(
     "state", ["takes nothing of an answer", "takes nothing of a probe's answer", "takes nothing of a refusal"]
 )
-async def test_an_answer_that_there_is_room_for_is_not_cut(state: str) -> None:
+async def test_a_response_with_enough_space_is_not_truncated(state: str) -> None:
     """A connection with an unfinished answer waits for its client, and may be the only one that does."""
 
     async def run(on: Listening) -> None:
@@ -213,7 +213,7 @@ def flooding(state: str) -> bytes:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs 127.0.0.2")
 @pytest.mark.parametrize("state", some(BY_CLIENT, 2))
-def test_a_flood_from_one_address_leaves_others_their_places(state: str) -> None:
+def test_a_flood_from_one_address_leaves_places_for_the_rest(state: str) -> None:
     data = flooding(state)
     with ottla.Broker(admin="0") as broker, ExitStack() as held:
         assert broker.admin is not None
@@ -228,7 +228,9 @@ def test_a_flood_from_one_address_leaves_others_their_places(state: str) -> None
 
 @pytest.mark.parametrize("state", BY_CLIENT)
 @pytest.mark.parametrize("token", [None, TOKEN])
-async def test_a_stranger_has_less_time(state: str, token: str | None, autojump_clock: trio.testing.MockClock) -> None:
+async def test_an_unauthenticated_client_has_less_time(
+    state: str, token: str | None, autojump_clock: trio.testing.MockClock
+) -> None:
     async def run(on: Listening) -> None:
         client = await on.connected(STATES[state](on))
         shows_it = "body" in state

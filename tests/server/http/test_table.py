@@ -44,7 +44,7 @@ ROUTES = [
 
 
 @pytest.mark.parametrize(("method", "target", "path", "fields"), ROUTES)
-def test_a_target_means_a_call(method: str, target: str, path: str, fields: list[tuple[str, str]]) -> None:
+def test_a_target_selects_a_call(method: str, target: str, path: str, fields: list[tuple[str, str]]) -> None:
     route = TABLE.route(method, target)
     assert (route.call.path, route.from_path) == (path, fields)
 
@@ -64,7 +64,7 @@ NO_CALLS = [
 
 
 @each_case("method, target, status, sentence", NO_CALLS)
-def test_what_is_no_call_is_told_the_nearest(method: str, target: str, status: int, sentence: str) -> None:
+def test_an_unknown_call_is_answered_with_the_nearest(method: str, target: str, status: int, sentence: str) -> None:
     with pytest.raises(HttpRefusal) as refused:
         TABLE.route(method, target)
     assert refused.value.status == status and sentence in str(refused.value)

@@ -16,7 +16,7 @@ def admin() -> Iterator[AdminCalls]:
         yield AdminCalls.of(broker)
 
 
-def test_a_topic_is_made_listed_and_deleted(admin: AdminCalls) -> None:
+def test_a_topic_is_created_listed_and_deleted(admin: AdminCalls) -> None:
     made = admin.post("/v1/topics", topic="b", partitions=3, configs={"cleanup.policy": "compact"})
     assert (made["name"], made["partitions"], made["configs"]) == ("b", 3, {"cleanup.policy": "compact"})
     admin.post("/v1/topics", topic="a")
@@ -39,14 +39,14 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("fields", "status", "sentence"), REFUSED)
-def test_what_is_no_topic_is_refused(admin: AdminCalls, fields: dict[str, object], status: int, sentence: str) -> None:
+def test_an_invalid_topic_is_refused(admin: AdminCalls, fields: dict[str, object], status: int, sentence: str) -> None:
     admin.post("/v1/topics", topic="there")
     found, answer = admin.ask("POST", "/v1/topics", fields)
     assert (found, sentence in answer["error"]) == (status, True), answer
     assert [topic["name"] for topic in admin.get("/v1/topics")["topics"]] == ["there"]
 
 
-def test_the_nearest_topic_is_named(admin: AdminCalls) -> None:
+def test_the_nearest_topic_is_suggested(admin: AdminCalls) -> None:
     admin.post("/v1/topics", topic="orders")
     for method in ("GET", "DELETE"):
         assert admin.ask(method, "/v1/topics/order") == (
@@ -55,7 +55,7 @@ def test_the_nearest_topic_is_named(admin: AdminCalls) -> None:
         )
 
 
-def test_options_are_set_unset_and_shown_with_where_they_come_from(admin: AdminCalls) -> None:
+def test_options_are_set_unset_and_shown_with_their_source(admin: AdminCalls) -> None:
     admin.post("/v1/topics", topic="t", configs={"segment.ms": "5"})
 
     def option(name: str) -> dict[str, object]:
@@ -86,7 +86,7 @@ def test_options_are_set_unset_and_shown_with_where_they_come_from(admin: AdminC
         ("u", {"retention.ms": "1"}, 404, "topic 'u' not found"),
     ],
 )
-def test_options_that_are_refused_change_nothing(
+def test_refused_options_change_nothing(
     admin: AdminCalls, topic: str, configs: dict[str, str | None], status: int, sentence: str
 ) -> None:
     admin.post("/v1/topics", topic="t")

@@ -80,7 +80,7 @@ async def serves_after(data_dir: Path, news: list[int]) -> bool:
 
 
 @pytest.mark.parametrize("name", OF_ONE)
-async def test_an_error_of_one_connection_costs_that_one(
+async def test_an_error_of_one_connection_affects_only_that_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     assert await serves_after(tmp_path, [getattr(errno, name)] * 3)
@@ -88,7 +88,7 @@ async def test_an_error_of_one_connection_costs_that_one(
 
 
 @pytest.mark.parametrize("name", OF_ALL)
-async def test_any_other_error_is_told_once_and_tried_again(
+async def test_any_other_error_is_reported_once_and_retried(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, autojump_clock: trio.testing.MockClock, name: str
 ) -> None:
     assert await serves_after(tmp_path, [getattr(errno, name)] * 5)
@@ -114,7 +114,9 @@ class IdleConnection:
 
 
 @pytest.mark.parametrize("why", ["idle", "the node stops"])
-async def test_many_that_go_at_once_are_closed_in_turns(monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+async def test_many_simultaneous_disconnections_are_handled_in_time_slices(
+    monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
     monkeypatch.setattr(time_slices, "SLICE_S", 0)
     connections = Connections(
         cast(ConnectionLimits, None), cast(ConnectionResources, None), Clock(), cast(ConnectionRates, None)
@@ -140,9 +142,7 @@ async def count_passes(passes: list[None]) -> None:
 
 
 @pytest.mark.parametrize(("texts", "room"), [({}, 200), ({"socket.listen.backlog.size": "3"}, 3)])
-async def test_a_crowd_that_comes_at_once_finds_room_unless_the_backlog_is_set_smaller(
-    texts: dict[str, str], room: int
-) -> None:
+async def test_a_burst_of_connections_fits_the_backlog_unless_it_is_smaller(texts: dict[str, str], room: int) -> None:
     listener = Listener("PLAINTEXT", "127.0.0.1", 0, "", 0)
     listener.bind(BrokerConfig.from_texts(texts).listen_backlog)
     with contextlib.ExitStack() as crowd:
@@ -160,7 +160,7 @@ async def test_a_crowd_that_comes_at_once_finds_room_unless_the_backlog_is_set_s
     assert room <= waiting <= room + 1, "Linux lets one more wait than it is told"
 
 
-async def test_a_crowd_is_let_in_some_at_a_time(tmp_path: Path) -> None:
+async def test_a_burst_of_connections_is_accepted_in_parts(tmp_path: Path) -> None:
     count = 5 * ACCEPTED_AT_ONCE
     async with serving(tmp_path, OsFiles()) as served:
         broker = served.broker

@@ -235,7 +235,7 @@ async def life(*, at_once: bool) -> tuple[dict[str, tuple[bool, bytes | None]], 
         return told, {name: broker.services.topics.partition(name, 0).log.log_end_offset for name in TOPICS}
 
 
-def test_both_ways_answer_the_same_and_do_the_same() -> None:
+def test_both_paths_give_the_same_response_and_effect() -> None:
     told, ends = run_in_order(lambda: life(at_once=True))
     expected, expected_ends = run_in_order(lambda: life(at_once=False))
     assert {name: answer for name, (_, answer) in told.items()} == {
@@ -263,7 +263,7 @@ def test_one_function_answers_an_api() -> None:
     assert {name: public for name, public in found.items() if public != {"handle"}} == {}
 
 
-def test_what_stands_before_a_handler_is_always_asked() -> None:
+def test_a_wrapper_of_a_handler_is_always_called() -> None:
     handlers = Handlers()
     assert handlers[0] is produce.handle
     handlers.interpose("quotas", {0: lambda handler: other})
@@ -283,7 +283,7 @@ def test_an_emulated_release_refuses_versions_before_a_handler_is_called() -> No
     assert Handlers(release_of("3.9"))[0] is not produce.handle
 
 
-def test_a_record_that_is_appended_at_once_wakes_the_fetch_that_waits_for_it() -> None:
+def test_an_immediately_appended_record_wakes_the_waiting_fetch() -> None:
     with ottla.Broker() as broker, RawClient(*address(broker)) as client, RawClient(*address(broker)) as waiting:
         create_topic(client, "t")
         assert produced(client, "t", ("k", "v")).error_code == ErrorCode.NONE
@@ -294,7 +294,7 @@ def test_a_record_that_is_appended_at_once_wakes_the_fetch_that_waits_for_it() -
             assert waiting.receive().responses[0].partitions[0].high_watermark == offset + 1
 
 
-def test_a_quota_that_is_set_meanwhile_holds_from_the_next_request_on() -> None:
+def test_a_new_quota_applies_from_the_next_request() -> None:
     with ottla.Broker() as broker, RawClient(*address(broker)) as client, RawClient(*address(broker)) as admin:
         create_topic(admin, "t")
         request = produce_request("t", batch(("k", "v")), acks=1)

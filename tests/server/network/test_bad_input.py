@@ -68,7 +68,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(client: Raw
 
 
 @pytest.mark.parametrize("cut", [1, 5, 20])
-def test_a_client_that_goes_in_the_middle_of_a_frame_leaves_nothing(
+def test_a_client_that_disconnects_inside_a_frame_leaves_nothing(
     broker: ottla.Broker, client: RawClient, cut: int
 ) -> None:
     with RawClient(*address(broker)) as leaving:
@@ -88,14 +88,14 @@ def test_pipelined_requests_are_answered_in_order(client: RawClient) -> None:
     assert offsets == list(range(50))
 
 
-def test_bytes_behind_a_request_are_ignored(client: RawClient) -> None:
+def test_bytes_after_a_request_are_ignored(client: RawClient) -> None:
     """librdkafka 2.16 sends three when it asks for all topics."""
     client.send_bytes(framed(header(3, 1) + struct.pack(">i", -1) + b"\0\0\0"))
     assert len(client.receive_frame()) > 20
     assert client.ask(MetadataRequest(topics=None)).error_code == ErrorCode.NONE
 
 
-def test_no_served_api_answers_empty_bodies_with_anything_but_a_closed_connection_or_an_answer(
+def test_every_api_answers_an_empty_body_or_closes_the_connection(
     broker: ottla.Broker,
 ) -> None:
     for api in APIS.values():

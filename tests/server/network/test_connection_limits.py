@@ -67,7 +67,7 @@ def limited(data_dir: Path, **overrides: str) -> Iterator[Limited]:
         yield Limited(broker, stack)
 
 
-def test_beyond_max_connections_others_wait_but_not_brokers(tmp_path: Path) -> None:
+def test_beyond_max_connections_new_clients_wait_and_brokers_do_not(tmp_path: Path) -> None:
     with limited(tmp_path, max_connections="2") as limits:
         first, second = limits.served(), limits.served()
         third = limits.client()
@@ -81,7 +81,7 @@ def test_beyond_max_connections_others_wait_but_not_brokers(tmp_path: Path) -> N
         third.receive()
 
 
-def test_a_listener_has_limits_of_its_own(tmp_path: Path) -> None:
+def test_a_listener_has_its_own_limits(tmp_path: Path) -> None:
     with limited(tmp_path, **{"listener.name.other.max.connections": "1"}) as limits:
         first = limits.served()
         second = limits.client()
@@ -91,7 +91,7 @@ def test_a_listener_has_limits_of_its_own(tmp_path: Path) -> None:
         second.receive()
 
 
-def test_another_limit_holds_at_once(tmp_path: Path) -> None:
+def test_a_changed_limit_applies_at_once(tmp_path: Path) -> None:
     with limited(tmp_path, max_connections="2") as limits:
         served = [limits.served(), limits.served()]
         waiting = limits.client()
@@ -137,7 +137,7 @@ def test_connections_beyond_the_rate_of_an_address_are_closed_later(tmp_path: Pa
         limits.served()
 
 
-def test_a_stop_waits_for_nobody_who_waits(tmp_path: Path) -> None:
+def test_a_stop_does_not_wait_for_waiting_clients(tmp_path: Path) -> None:
     with limited(tmp_path, max_connections="1") as limits:
         limits.served()
         waiting = limits.client()

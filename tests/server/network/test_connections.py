@@ -54,7 +54,7 @@ def living() -> int:
     return sum(isinstance(each, (Connection, FrameReader, PlainTransport)) for each in gc.get_objects())
 
 
-def test_who_has_gone_is_freed_at_once_and_not_when_cycles_are_looked_for(tmp_path: Path) -> None:
+def test_a_closed_connection_is_freed_without_cycle_collection(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t")
         settle(broker)
@@ -75,7 +75,7 @@ def test_who_has_gone_is_freed_at_once_and_not_when_cycles_are_looked_for(tmp_pa
             gc.enable()
 
 
-def test_hundreds_that_announce_much_and_stand_still_stop_nobody(tmp_path: Path) -> None:
+def test_hundreds_of_stalled_large_frames_do_not_stop_service(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path)) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t")
         memory = broker.inner.shares.request_memory
@@ -92,7 +92,7 @@ def test_hundreds_that_announce_much_and_stand_still_stop_nobody(tmp_path: Path)
         assert memory.used_bytes == 0
 
 
-def test_a_request_that_is_parked_keeps_no_memory_from_others(tmp_path: Path) -> None:
+def test_a_parked_request_holds_no_request_memory(tmp_path: Path) -> None:
     """The fetch of a few bytes in a frame of a megabyte waits for days, and one more byte follows."""
     overrides = {"queued.max.request.bytes": "2000000", "socket.request.max.bytes": "2000000"}
     with ottla.Broker(str(tmp_path), overrides=overrides) as broker, RawClient(*address(broker)) as client:
@@ -165,7 +165,7 @@ class Sender(NamedTuple):
 
 
 @pytest.mark.parametrize("seed", range(size(2, 10)))
-async def test_whoever_sends_is_served_whatever_the_others_do(
+async def test_every_sending_client_is_served_despite_all_others(
     autojump_clock: trio.testing.MockClock, seed: int
 ) -> None:
     """In virtual time, a client that sends a frame as fast as it is read is answered within a minute."""
@@ -250,9 +250,7 @@ MOVES = {
 """Connections, and whether bytes move on them between two checks."""
 
 
-def test_bytes_that_move_keep_a_connection_alive_and_nothing_else_does(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_only_moving_bytes_keep_a_connection_alive(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Apache Kafka 4.3.1 was observed to do so with `connections.max.idle.ms=3000`."""
     # The broker itself checks none.
     with ottla.Broker(str(tmp_path), overrides={"connections.max.idle.ms": "-1"}) as broker:
@@ -275,7 +273,7 @@ def test_bytes_that_move_keep_a_connection_alive_and_nothing_else_does(
         while left_bytes > 0:
             left_bytes -= len(clients["reads its answer slowly"]._socket.recv(MIB))
         with caplog.at_level(logging.INFO):
-            close_who_has_not_moved_for(broker, 0)
+            close_idle_for(broker, 0)
         for name, moves in MOVES.items():
             peer = "{}:{}".format(*clients[name]._socket.getsockname())
             assert (f"closing {peer}: idle" not in caplog.text) == moves, name
@@ -289,13 +287,13 @@ def test_bytes_that_move_keep_a_connection_alive_and_nothing_else_does(
 def until_nothing_moves(broker: ottla.Broker) -> None:
     """Return when all requests have arrived, and sockets accept no more of the answers."""
     while True:
-        close_who_has_not_moved_for(broker, 3_600_000)  # notes what has moved up to now
+        close_idle_for(broker, 3_600_000)  # notes what has moved up to now
         broker.run(partial(trio.testing.wait_all_tasks_blocked, STILL_S))
         if not any(connection._transport.has_moved for connection in broker.inner.connections):
             return
 
 
-def close_who_has_not_moved_for(broker: ottla.Broker, max_idle_ms: int) -> None:
+def close_idle_for(broker: ottla.Broker, max_idle_ms: int) -> None:
     settle(broker)
 
     async def once() -> None:
@@ -308,7 +306,7 @@ def works(client: RawClient) -> bool:
     return bool(client.ask(MetadataRequest(topics=()), 12).error_code == ErrorCode.NONE)
 
 
-def test_a_connection_that_we_closed_has_no_peer() -> None:
+def test_a_connection_closed_by_us_has_no_peer() -> None:
     """A parked request checks its client, whose connection may have been closed as idle."""
     client, server = socket.socketpair()
     with client:
@@ -322,7 +320,7 @@ def test_a_connection_that_we_closed_has_no_peer() -> None:
         assert transport.is_closed_by_peer()
 
 
-def test_nobody_waits_while_an_api_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_clients_are_served_while_an_api_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first request of groups imports their coordinator; another client sends a request to existing topics during that."""
     loading, may_go_on = threading.Event(), threading.Event()
 

@@ -37,7 +37,7 @@ def names_if_let_in(process: ServeProcess) -> set[str] | None:
         return None
 
 
-def test_whoever_gives_descriptors_back_gets_the_few_that_it_needs(tmp_path: Path) -> None:
+def test_requests_that_free_descriptors_get_the_few_they_need(tmp_path: Path) -> None:
     options = ("--data", tmp_path, "--listener", "127.0.0.1:0", "--profile", "dev")
     with ServeProcess(*options, descriptors=DESCRIPTORS) as process, RawClient(*process.addresses[0]) as client:
         create_topic(client, "full", internal_segment_bytes=200)
@@ -66,7 +66,7 @@ def test_whoever_gives_descriptors_back_gets_the_few_that_it_needs(tmp_path: Pat
     assert "offline" not in process.stderr and "Traceback" not in process.stderr
 
 
-def test_connections_leave_some_to_new_segments(tmp_path: Path) -> None:
+def test_connections_leave_some_descriptors_to_new_segments(tmp_path: Path) -> None:
     options = ("--data", tmp_path, "--listener", "127.0.0.1:0")
     with ServeProcess(*options, descriptors=DESCRIPTORS) as process, ExitStack() as clients:
         served: list[RawClient] = []
@@ -89,7 +89,7 @@ def test_connections_leave_some_to_new_segments(tmp_path: Path) -> None:
         (64, KEPT_FOR_SEGMENTS, 48),
     ],
 )
-def test_of_a_small_limit_less_is_kept(
+def test_under_a_small_limit_fewer_descriptors_are_reserved(
     monkeypatch: pytest.MonkeyPatch, limit: int, kept: int, first_scarce: int
 ) -> None:
     monkeypatch.setattr("ottla.storage.disk.descriptors.resource.getrlimit", lambda _: (limit, limit))

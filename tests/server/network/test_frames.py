@@ -63,7 +63,7 @@ def frame(body: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 3, 5000, 1 << 20])
-async def test_frames_come_out_whole_however_the_bytes_arrive(wire: Wire, chunk_bytes: int) -> None:
+async def test_frames_are_complete_for_any_arrival_of_bytes(wire: Wire, chunk_bytes: int) -> None:
     bodies = (
         [b"", b"a", b"b" * 300] if chunk_bytes < 100 else [b"x" * 20_000, b"", b"y" * 3_000_000, b"z", b"w" * 70_000]
     )
@@ -74,7 +74,7 @@ async def test_frames_come_out_whole_however_the_bytes_arrive(wire: Wire, chunk_
             assert got is not None and bytes(got) == body
 
 
-async def test_the_end_between_frames_is_no_error(wire: Wire) -> None:
+async def test_the_end_between_frames_is_not_an_error(wire: Wire) -> None:
     await wire.send(frame(b"last"))
     wire.client.shutdown(socket.SHUT_WR)
     first = await wire.reader.next_frame()
@@ -83,7 +83,7 @@ async def test_the_end_between_frames_is_no_error(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 4, 6])
-async def test_the_end_inside_a_frame_is_one(wire: Wire, cut: int) -> None:
+async def test_the_end_inside_a_frame_is_an_error(wire: Wire, cut: int) -> None:
     await wire.send(frame(b"body")[:cut])
     wire.client.shutdown(socket.SHUT_WR)
     with pytest.raises(trio.BrokenResourceError, match="inside a frame"):
@@ -91,7 +91,7 @@ async def test_the_end_inside_a_frame_is_one(wire: Wire, cut: int) -> None:
 
 
 @pytest.mark.parametrize("size", [-1, (4 << 20) + 1, 2**31 - 1, -(2**31)])
-async def test_an_impossible_size_is_refused_before_memory_is_spent(
+async def test_an_impossible_size_is_refused_before_memory_is_used(
     wire: Wire, memory: RequestMemory, size: int
 ) -> None:
     await wire.send(struct.pack(">i", size))
@@ -100,7 +100,7 @@ async def test_an_impossible_size_is_refused_before_memory_is_spent(
     assert memory.used_bytes == 0
 
 
-async def test_a_large_buffer_is_given_back_after_its_frame(wire: Wire, memory: RequestMemory) -> None:
+async def test_a_large_buffer_is_freed_after_its_frame(wire: Wire, memory: RequestMemory) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wire.send, frame(bytes(RETAINED_BUFFER_BYTES + 1)) + frame(b"small"))
         await wire.reader.next_frame()
@@ -112,7 +112,7 @@ async def test_a_large_buffer_is_given_back_after_its_frame(wire: Wire, memory: 
     assert memory.used_bytes == 0
 
 
-async def test_a_buffer_of_usual_size_is_kept_until_room_is_short(wire: Wire, memory: RequestMemory) -> None:
+async def test_a_normal_buffer_is_kept_until_memory_is_short(wire: Wire, memory: RequestMemory) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wire.send, frame(bytes(1 << 20)))
         await wire.reader.next_frame()
@@ -146,9 +146,7 @@ async def test_a_shrunk_buffer_is_not_written_to_by_a_waiting_receive(wire: Wire
 
 
 @pytest.mark.parametrize("come_bytes", [0, 1, INITIAL_BUFFER_BYTES - 5, INITIAL_BUFFER_BYTES - 4, 60_000, 200_000])
-async def test_a_frame_that_has_begun_may_lose_what_it_was_given_too_much(
-    wire: Wire, memory: RequestMemory, come_bytes: int
-) -> None:
+async def test_a_partly_read_frame_may_return_excess_memory(wire: Wire, memory: RequestMemory, come_bytes: int) -> None:
     body = bytes(range(250)) * 1200
     async with trio.open_nursery() as nursery:
         got: list[bytes] = []
@@ -186,7 +184,7 @@ async def receive_all(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("come_bytes", [0, 8, 100, 20_000, 70_000, 3_000_000])
-async def test_what_is_announced_costs_nothing_before_it_comes(come_bytes: int) -> None:
+async def test_an_announced_frame_uses_no_memory_before_its_bytes_arrive(come_bytes: int) -> None:
     memory = RequestMemory(512 << 20)
     wire = Wire(100 << 20, memory)
     with wire.client, wire.server:
@@ -199,7 +197,7 @@ async def test_what_is_announced_costs_nothing_before_it_comes(come_bytes: int) 
     assert memory.used_bytes == 0
 
 
-async def test_connections_that_announce_and_leave_take_no_memory_along() -> None:
+async def test_connections_that_announce_and_disconnect_keep_no_memory() -> None:
     """No memory waits for the cycle collector, which counts objects, not bytes."""
     memory, kept = RequestMemory(512 << 20), []
     gc.disable()
@@ -219,7 +217,7 @@ async def test_connections_that_announce_and_leave_take_no_memory_along() -> Non
     assert memory.used_bytes == 0
 
 
-async def test_a_large_frame_lets_others_have_their_turn() -> None:
+async def test_other_tasks_run_while_a_large_frame_is_read() -> None:
     """A client that sends as fast as the broker reads never makes a read wait."""
     memory = RequestMemory(512 << 20)
     wire = Wire(100 << 20, memory)
@@ -250,7 +248,7 @@ def _resident_bytes() -> int:
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="asks Linux")
-async def test_the_first_buffers_of_many_connections_leave_with_them(memory: RequestMemory) -> None:
+async def test_the_first_buffers_of_many_connections_are_freed_with_them(memory: RequestMemory) -> None:
     wire = Wire(4 << 20, memory)
     pinned = []
     before = _resident_bytes()

@@ -88,7 +88,7 @@ def produced(partitions: int, records_bytes: int) -> ProduceRequest:
     ],
     ids=lambda value: "small" if value is True else "large" if value is False else type(value).__name__,
 )
-def test_a_request_is_read_at_once_if_it_has_few_elements_and_little_is_copied(body: Any, is_small: bool) -> None:
+def test_a_request_with_few_elements_and_little_copying_is_read_at_once(body: Any, is_small: bool) -> None:
     learn(frame_of(body))
     with nullcontext() if is_small else pytest.raises(LargeMessageError):
         assert read_now(frame_of(body)) is not None
@@ -98,7 +98,7 @@ def test_a_request_is_read_at_once_if_it_has_few_elements_and_little_is_copied(b
     "topics, length, is_small",
     [(WRITE_ELEMENTS_AT_ONCE, 3, True), (WRITE_ELEMENTS_AT_ONCE + 1, 3, False), (60, 30_000, False)],
 )
-def test_an_answer_is_written_at_once_if_it_is_small(topics: int, length: int, is_small: bool) -> None:
+def test_a_small_response_is_written_at_once(topics: int, length: int, is_small: bool) -> None:
     from ottla.protocol.messages.metadata import MetadataResponseTopic
 
     body = MetadataResponse(
@@ -113,7 +113,7 @@ def test_an_answer_is_written_at_once_if_it_is_small(topics: int, length: int, i
         assert write_now(request, body) == encode_response(request, body)
 
 
-async def test_a_worker_reads_what_is_large_and_its_elements_count_until_the_end() -> None:
+async def test_a_worker_reads_large_requests_and_counts_elements_until_the_end() -> None:
     shared = LargeRequests()
     large = LargeRequest(shared, Client(), "a")
     frame = frame_of(names(5_000))
@@ -166,7 +166,7 @@ def _leaves(client: Client, large: LargeRequest) -> None:
 
 @pytest.mark.parametrize("goes", [_closes, _leaves])
 @pytest.mark.parametrize("is_without_room", [False, True])
-async def test_a_closed_connection_leaves_the_line(
+async def test_a_closed_connection_leaves_the_queue(
     goes: Callable[[Client, LargeRequest], None], is_without_room: bool
 ) -> None:
     shared, client, other = LargeRequests(), Client(), LargeRequest(LargeRequests(), Client(), "b")
@@ -206,7 +206,7 @@ class Piece:
         self.freed_in.append(threading.get_ident())
 
 
-async def test_what_is_large_is_freed_by_a_worker() -> None:
+async def test_large_requests_are_freed_by_a_worker() -> None:
     Piece.freed_in.clear()
     large = LargeRequest(LargeRequests(), Client(), "a")
 
@@ -217,7 +217,7 @@ async def test_what_is_large_is_freed_by_a_worker() -> None:
     assert threading.get_ident() not in Piece.freed_in
 
 
-async def test_a_request_that_lasts_too_long_gives_up_its_place_when_others_wait(
+async def test_a_long_running_request_yields_its_place_to_waiting_ones(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     shared, client = LargeRequests(), Client()
@@ -245,7 +245,7 @@ async def _given_back(shared: LargeRequests) -> None:
 
 
 @pytest.mark.parametrize("count", [READ_ELEMENTS_AT_ONCE // 2, 3 * READ_ELEMENTS_AT_ONCE])
-def test_small_and_large_requests_get_the_same_answers(broker: ottla.Broker, client: RawClient, count: int) -> None:
+def test_small_and_large_requests_get_the_same_responses(broker: ottla.Broker, client: RawClient, count: int) -> None:
     create_topic(client, f"{count // 2:03}")
     answer = client.ask(names(count), 9)
     assert [topic.name for topic in answer.topics] == [topic.name for topic in names(count).topics or ()]
@@ -262,7 +262,7 @@ def test_a_large_request_that_is_malformed_closes_its_connection_only(broker: ot
     broker.run(_given_back, broker.inner.shares.large_requests)
 
 
-async def test_old_objects_are_left_alone_while_large_requests_live(
+async def test_old_objects_are_not_collected_while_large_requests_live(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     garbage, shared = OldGarbage(), LargeRequests()
@@ -300,7 +300,9 @@ class FastReader:
 @pytest.mark.parametrize(
     "parts", [[bytes(5 << 20)], [bytes(300_000)] * 10, [bytes(1)] * 5_000], ids=["one", "some", "many"]
 )
-async def test_an_answer_to_a_fast_reader_is_sent_in_turns(parts: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_response_to_a_fast_reader_is_sent_in_time_slices(
+    parts: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(time_slices, "SLICE_S", 0.0)
     sock = FastReader()
     async with counting_passes() as passes:
@@ -313,7 +315,7 @@ async def test_an_answer_to_a_fast_reader_is_sent_in_turns(parts: list[bytes], m
     assert passes.count - before >= len(sock.calls) - 2 >= 2, "each turn is a pass, whoever comes first in it"
 
 
-def test_pipelined_requests_are_answered_in_turns_of_time(
+def test_pipelined_requests_are_answered_in_time_slices(
     broker: ottla.Broker, client: RawClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sixteen requests, the former unit of time slices, may take a second."""
@@ -338,11 +340,11 @@ def test_pipelined_requests_are_answered_in_turns_of_time(
     assert steps >= 64
 
 
-def test_the_constants_fit_together() -> None:
+def test_the_constants_are_consistent() -> None:
     assert frame_of(produced(1, 1))[:2] == large_requests.PRODUCE
 
 
-def test_what_is_produced_without_an_answer_counts_though_its_client_has_gone(broker: ottla.Broker) -> None:
+def test_records_with_acks_0_count_after_their_client_disconnects(broker: ottla.Broker) -> None:
     rows = 200
     with RawClient(*address(broker)) as client:
         create_topic(client, "t")

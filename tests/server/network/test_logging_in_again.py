@@ -39,7 +39,7 @@ def new_token(client: RawClient) -> Any:
     return client.ask(CreateDelegationTokenRequest(max_lifetime_ms=-1), 3)
 
 
-def test_the_same_user_may_come_by_a_token_and_by_a_password() -> None:
+def test_a_user_may_reauthenticate_by_token_or_password() -> None:
     options = {
         "sasl.enabled.mechanisms": f"PLAIN,{SCRAM}",
         "delegation.token.secret.key": "key",

@@ -79,7 +79,7 @@ def client(broker: ottla.Broker) -> Iterator[RawClient]:
         yield client
 
 
-def test_who_logs_in_is_served_under_its_name(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_logged_in_client_is_served_under_its_name(broker: ottla.Broker, client: RawClient) -> None:
     assert client.ask(VERSIONS).error_code == ErrorCode.NONE
     answer = shake_hands(client)
     assert answer.mechanisms == ("PLAIN",)
@@ -89,7 +89,7 @@ def test_who_logs_in_is_served_under_its_name(broker: ottla.Broker, client: RawC
     assert {str(each.principal) for each in broker.inner.connections} == {"User:alice"}
 
 
-def test_what_a_login_needs_is_learnt_in_another_thread(client: RawClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_for_a_login_are_loaded_in_another_thread(client: RawClient, monkeypatch: pytest.MonkeyPatch) -> None:
     learnt = list[tuple[int, int]]()
 
     def noted(frame: memoryview) -> None:
@@ -143,13 +143,13 @@ def test_a_wrong_token_without_headers_has_no_answer(client: RawClient) -> None:
         "not Unicode": (b"\0al\xffice\0x", "Authentication failed: Invalid username or password"),
     }.values(),
 )
-def test_who_fails_is_told_as_by_kafka_and_sent_away(client: RawClient, token: bytes, told: str) -> None:
+def test_a_failed_login_is_answered_as_by_kafka_and_disconnected(client: RawClient, token: bytes, told: str) -> None:
     answer = log_in(client, token)
     assert (answer.error_code, answer.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, told)
     assert client.is_closed_by_peer()
 
 
-def test_a_mechanism_that_is_not_enabled_is_refused_with_those_that_are(client: RawClient) -> None:
+def test_a_disabled_mechanism_is_refused_with_the_enabled_ones(client: RawClient) -> None:
     answer = shake_hands(client, "SCRAM-SHA-256")
     assert (answer.error_code, answer.mechanisms) == (ErrorCode.UNSUPPORTED_SASL_MECHANISM, ("PLAIN",))
     assert client.is_closed_by_peer()
@@ -168,7 +168,9 @@ NOT_YET = {
 
 
 @pytest.mark.parametrize("requests", NOT_YET.values(), ids=NOT_YET.keys())
-def test_nothing_else_is_answered_before(client: RawClient, requests: list[tuple[object, int]]) -> None:
+def test_other_requests_before_the_login_are_not_answered(
+    client: RawClient, requests: list[tuple[object, int]]
+) -> None:
     *allowed, (last, version) = requests
     for request, its_version in allowed:
         client.ask(request, its_version)
@@ -176,7 +178,7 @@ def test_nothing_else_is_answered_before(client: RawClient, requests: list[tuple
     assert client.is_closed_by_peer()
 
 
-def test_a_mechanism_that_is_taken_away_during_a_login_is_refused() -> None:
+def test_a_mechanism_disabled_during_a_login_is_refused() -> None:
     with secured(sasl_enabled_mechanisms="PLAIN,SCRAM-SHA-256") as broker, connected(broker) as late:
         shake_hands(late)
         with connected(broker) as admin:
@@ -238,7 +240,7 @@ IN_THE_MIDST = {
 
 @pytest.mark.parametrize("is_again", [False, True], ids=["first", "again"])
 @pytest.mark.parametrize(("request_", "version", "code"), IN_THE_MIDST.values(), ids=IN_THE_MIDST.keys())
-def test_what_comes_in_the_midst_of_a_login_is_refused_in_its_own_answer(
+def test_other_requests_during_a_login_are_refused_in_their_own_response(
     request_: Any, version: int, code: Any, is_again: bool
 ) -> None:
     with reauthenticating() as broker, connected(broker) as client:
@@ -249,14 +251,14 @@ def test_what_comes_in_the_midst_of_a_login_is_refused_in_its_own_answer(
         assert client.is_closed_by_peer()
 
 
-def test_words_go_with_it_where_the_answer_has_room_for_them(client: RawClient) -> None:
+def test_a_refusal_has_a_message_if_the_response_has_a_field(client: RawClient) -> None:
     shake_hands(client)
     answer = client.ask(CreateTopicsRequest(topics=(CreatableTopic(name="t", num_partitions=1),)), 5)
     (row,) = answer.topics
     assert row.error_message == "Unexpected Kafka request of type CREATE_TOPICS during SASL authentication."
 
 
-def test_versions_that_nobody_knows_are_answered_and_may_be_asked_for_again(client: RawClient) -> None:
+def test_unknown_versions_are_answered_and_may_be_requested_again(client: RawClient) -> None:
     for _ in range(2):
         refused = client.ask(ApiVersionsRequest(client_software_name="?", client_software_version="1"), 3)
         assert refused.error_code == ErrorCode.INVALID_REQUEST
@@ -265,13 +267,13 @@ def test_versions_that_nobody_knows_are_answered_and_may_be_asked_for_again(clie
 
 
 @pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n", struct.pack(">i", 1) + b"x", struct.pack(">i", -1)])
-def test_what_is_not_kafka_is_cut_off(client: RawClient, data: bytes) -> None:
+def test_a_client_without_the_kafka_protocol_is_disconnected(client: RawClient, data: bytes) -> None:
     client.send_bytes(data)
     assert client.is_closed_by_peer()
 
 
 @pytest.mark.parametrize(("options", "most_bytes"), [({}, 16384), ({"sasl_server_max_receive_size": "40000"}, 40000)])
-def test_nobody_sends_much_before_it_is_known(options: dict[str, str], most_bytes: int) -> None:
+def test_the_size_of_requests_before_authentication_is_limited(options: dict[str, str], most_bytes: int) -> None:
     def size_of(token: bytes) -> int:
         return len(token) + 2 + 2 + 4 + 2 + len("ottla") + 4  # header and length of a version 1
 
@@ -288,7 +290,7 @@ def test_nobody_sends_much_before_it_is_known(options: dict[str, str], most_byte
                     assert client.receive().error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
-def test_a_client_that_is_known_may_send_much(client: RawClient) -> None:
+def test_an_authenticated_client_may_send_large_requests(client: RawClient) -> None:
     log_in(client)
     names = tuple(f"{number:0200}" for number in range(200))
     assert len(client.ask(MetadataRequest(topics=(), allow_auto_topic_creation=False)).brokers) == 1
@@ -297,14 +299,14 @@ def test_a_client_that_is_known_may_send_much(client: RawClient) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_handshake_is_refused_once_one_is_served(client: RawClient, version: int) -> None:
+def test_a_handshake_after_the_login_is_refused(client: RawClient, version: int) -> None:
     log_in(client)
     assert shake_hands(client, version=version).error_code == ErrorCode.ILLEGAL_SASL_STATE
     assert authenticate(client, plain()).error_code == ErrorCode.ILLEGAL_SASL_STATE
     assert client.ask(METADATA).brokers
 
 
-def test_on_a_plain_listener_nobody_logs_in() -> None:
+def test_a_login_on_a_plain_listener_is_refused() -> None:
     with ottla.Broker() as broker, connected(broker) as client:
         assert shake_hands(client).error_code == ErrorCode.ILLEGAL_SASL_STATE
         answer = authenticate(client, plain())
@@ -313,7 +315,7 @@ def test_on_a_plain_listener_nobody_logs_in() -> None:
         assert client.ask(METADATA).brokers
 
 
-def test_a_wrong_answer_waits_and_others_do_not() -> None:
+def test_only_the_response_to_a_failed_login_is_delayed() -> None:
     slowly = secured(connection_failed_authentication_delay_ms="600000")
     with slowly as broker, connected(broker) as wrong, connected(broker) as right:
         shake_hands(wrong)
@@ -324,7 +326,7 @@ def test_a_wrong_answer_waits_and_others_do_not() -> None:
         broker.stop()  # which does not wait for such an answer
 
 
-def test_a_secret_reaches_no_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_secrets_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG), secured() as broker:
         for token in (plain(), plain(password="wrong-guess")):
             with connected(broker) as client:
@@ -335,7 +337,7 @@ def test_a_secret_reaches_no_log(caplog: pytest.LogCaptureFixture) -> None:
     assert ALICES not in said and "wrong-guess" not in said
 
 
-def test_no_client_writes_lines_of_its_own_into_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_clients_cannot_insert_log_lines(caplog: pytest.LogCaptureFixture) -> None:
     line = (
         "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
         ' unsecuredValidatorPrincipalClaimName="sub";'
@@ -362,7 +364,7 @@ def test_no_client_writes_lines_of_its_own_into_the_log(caplog: pytest.LogCaptur
 # Faults
 
 
-def test_a_login_can_be_made_to_fail() -> None:
+def test_a_fault_can_make_a_login_fail() -> None:
     with secured() as broker:
         broker.fault(api="SaslAuthenticate", error="SASL_AUTHENTICATION_FAILED")
         for expected in (ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.NONE):
@@ -378,7 +380,7 @@ def test_a_login_can_be_made_to_fail() -> None:
 # Timeouts
 
 
-async def test_who_takes_its_time_is_cut_off(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_slow_login_is_disconnected(autojump_clock: trio.testing.MockClock) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         transport = PlainTransport(ours)
@@ -391,7 +393,7 @@ async def test_who_takes_its_time_is_cut_off(autojump_clock: trio.testing.MockCl
         frames.close()
 
 
-async def test_a_flood_of_what_may_be_asked_for_again_leaves_others_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_tasks_run_during_a_flood_of_repeatable_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time_slices, "SLICE_S", 0)
     ours, theirs = socket.socketpair()
     with ours, theirs:
@@ -459,7 +461,7 @@ def test_a_session_ends_by_the_brokers_clock() -> None:
         assert client.is_closed_by_peer()
 
 
-def test_who_logs_in_again_goes_on() -> None:
+def test_a_reauthenticated_client_continues() -> None:
     with reauthenticating() as broker, connected(broker) as client:
         for _ in range(3):
             assert log_in(client).session_lifetime_ms == 60_000
@@ -469,7 +471,7 @@ def test_who_logs_in_again_goes_on() -> None:
         assert client.is_closed_by_peer()
 
 
-def test_an_older_client_is_not_told_how_long_its_session_lasts() -> None:
+def test_an_older_client_receives_no_session_lifetime() -> None:
     with reauthenticating() as broker, connected(broker) as client:
         shake_hands(client)
         assert authenticate(client, plain(), version=0).session_lifetime_ms == 0
@@ -478,7 +480,7 @@ def test_an_older_client_is_not_told_how_long_its_session_lasts() -> None:
         assert client.is_closed_by_peer()
 
 
-def test_who_logs_in_again_within_a_second_is_refused_and_stays() -> None:
+def test_reauthentication_within_a_second_is_refused_and_the_client_stays() -> None:
     with reauthenticating() as broker, connected(broker) as client:
         log_in(client)
         log_in(client)
@@ -488,7 +490,7 @@ def test_who_logs_in_again_within_a_second_is_refused_and_stays() -> None:
         assert log_in(client).error_code == ErrorCode.NONE
 
 
-def test_who_logs_in_again_as_another_is_sent_away() -> None:
+def test_reauthentication_as_another_user_disconnects() -> None:
     with reauthenticating() as broker, connected(broker) as client:
         log_in(client)
         answer = log_in(client, plain("bob", "bobs"))
@@ -497,7 +499,7 @@ def test_who_logs_in_again_as_another_is_sent_away() -> None:
         assert client.is_closed_by_peer()
 
 
-def test_who_logs_in_again_with_a_wrong_password_is_sent_away() -> None:
+def test_reauthentication_with_a_wrong_password_disconnects() -> None:
     with reauthenticating() as broker, connected(broker) as client:
         log_in(client)
         answer = log_in(client, b"")
@@ -507,7 +509,7 @@ def test_who_logs_in_again_with_a_wrong_password_is_sent_away() -> None:
         assert client.is_closed_by_peer()
 
 
-def test_who_logs_in_again_does_not_send_more_than_the_first_time() -> None:
+def test_reauthentication_has_the_same_size_limit() -> None:
     with reauthenticating() as broker, connected(broker) as client:
         log_in(client)
         shake_hands(client)
@@ -515,7 +517,7 @@ def test_who_logs_in_again_does_not_send_more_than_the_first_time() -> None:
         assert client.is_closed_by_peer()
 
 
-def test_who_logs_in_again_may_do_so_without_headers() -> None:
+def test_reauthentication_may_omit_headers() -> None:
     with reauthenticating() as broker, connected(broker) as client:
         send_bare(client, plain())
         assert client.receive_frame() == b""
@@ -542,7 +544,7 @@ def test_who_logs_in_again_may_do_so_without_headers() -> None:
         pytest.param(b"\0" * 201, "PLAIN", id="a large token"),
     ],
 )
-def test_who_fails_to_log_in_again_without_headers_has_no_answer(token: bytes, mechanism: str) -> None:
+def test_failed_reauthentication_without_headers_has_no_response(token: bytes, mechanism: str) -> None:
     mechanisms, most_bytes = "PLAIN,SCRAM-SHA-256", "200"
     with (
         reauthenticating(sasl_enabled_mechanisms=mechanisms, sasl_server_max_receive_size=most_bytes) as broker,
@@ -553,7 +555,7 @@ def test_who_fails_to_log_in_again_without_headers_has_no_answer(token: bytes, m
         assert client.is_closed_by_peer()
 
 
-def test_a_node_stops_while_a_client_logs_in_again_without_headers() -> None:
+def test_a_node_can_stop_during_a_reauthentication_without_headers() -> None:
     with reauthenticating() as broker, connected(broker) as client:
         log_in(client)
         assert shake_hands(client, version=0).error_code == ErrorCode.NONE
@@ -561,7 +563,7 @@ def test_a_node_stops_while_a_client_logs_in_again_without_headers() -> None:
         assert client.is_closed_by_peer()
 
 
-def test_nothing_else_is_asked_while_a_client_logs_in_again() -> None:
+def test_other_requests_during_reauthentication_are_refused() -> None:
     with reauthenticating() as broker, connected(broker) as client:
         log_in(client)
         shake_hands(client)
@@ -569,7 +571,7 @@ def test_nothing_else_is_asked_while_a_client_logs_in_again() -> None:
         assert client.is_closed_by_peer()
 
 
-def test_a_session_ends_with_the_token_that_began_it() -> None:
+def test_a_session_ends_with_its_token() -> None:
     import base64
     import json
 
@@ -620,7 +622,7 @@ CONTROLLERS = (
 )
 
 
-async def test_a_controller_that_is_no_node_takes_logins_too(tmp_path: Path) -> None:
+async def test_a_controller_that_is_not_a_node_accepts_logins(tmp_path: Path) -> None:
     lines = f"listeners=PLAINTEXT://127.0.0.1:0\nsasl.enabled.mechanisms=PLAIN\nsasl.jaas.config={PLAIN_LINE}\n"
     file = parse_server_properties(CONTROLLERS + lines + f"log.dirs={tmp_path}\n")
     async with run_supervisor(static_config(profile="dev", file=file)) as supervisor:
@@ -634,14 +636,14 @@ async def test_a_controller_that_is_no_node_takes_logins_too(tmp_path: Path) -> 
         await trio.to_thread.run_sync(ask)
 
 
-def test_a_controller_that_cannot_take_logins_ends_the_start_with_a_line() -> None:
+def test_a_controller_with_invalid_login_options_ends_the_start() -> None:
     with pytest.raises(
         ConfigError, match=r"Missing configuration listener\.name\.controller\.plain\.sasl\.jaas\.config"
     ):
         static_config(file=parse_server_properties(CONTROLLERS + "sasl.enabled.mechanisms=PLAIN\n"))
 
 
-async def test_a_listener_that_another_node_alone_has_takes_logins_too(tmp_path: Path) -> None:
+async def test_a_listener_of_only_one_node_accepts_logins(tmp_path: Path) -> None:
     text = (
         "listeners=PLAINTEXT://127.0.0.1:0\n# nodes=2\n# node.1.listeners=INSIDE://127.0.0.1:0\n"
         "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT\n"
@@ -665,7 +667,7 @@ async def test_a_listener_that_another_node_alone_has_takes_logins_too(tmp_path:
         await trio.to_thread.run_sync(ask)
 
 
-async def test_options_of_a_node_that_is_not_the_first_count_from_the_next_client_on(tmp_path: Path) -> None:
+async def test_options_of_a_later_node_apply_from_the_next_client(tmp_path: Path) -> None:
     lines = "# feature.eligible.leader.replicas.version=0\n"  # which would keep an option of all nodes
     lines += f"listeners=SASL_PLAINTEXT://127.0.0.1:0\nsasl.enabled.mechanisms=PLAIN\nsasl.jaas.config={PLAIN_LINE}\n"
     file = parse_server_properties(lines.replace("sasl.jaas", "listener.name.sasl_plaintext.plain.sasl.jaas"))

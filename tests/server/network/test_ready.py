@@ -330,7 +330,7 @@ def still(monkeypatch: pytest.MonkeyPatch) -> None:
 # The task that executes a request
 
 
-async def test_an_answer_at_once_takes_no_step_of_the_connections_own_task() -> None:
+async def test_an_immediate_response_needs_no_connection_task() -> None:
     async with serving() as served:
         peer = await served.watched()
         with steps_of(CONNECTION) as steps:
@@ -341,7 +341,7 @@ async def test_an_answer_at_once_takes_no_step_of_the_connections_own_task() -> 
         assert len(served.ready) == 1
 
 
-async def test_the_first_request_of_a_version_is_learnt_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_first_request_of_a_version_is_prepared_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = list[int]()
 
     def noted(frame: memoryview) -> None:
@@ -363,7 +363,7 @@ async def test_the_first_request_of_a_version_is_learnt_in_another_thread(monkey
     assert threads != [threading.get_ident()]
 
 
-async def test_what_waits_is_asked_for_and_begun_once() -> None:
+async def test_a_waiting_request_is_dispatched_and_started_once() -> None:
     async with serving() as served:
         peer = await served.watched()
         peer.send(1, keys="later{}")
@@ -374,7 +374,7 @@ async def test_what_waits_is_asked_for_and_begun_once() -> None:
 
 
 @pytest.mark.parametrize("key", ["silent", "later silent", "pass silent"])
-async def test_a_request_without_an_answer_is_followed_by_the_next_one(key: str) -> None:
+async def test_a_request_without_response_is_followed_by_the_next(key: str) -> None:
     async with serving() as served:
         peer = await served.watched()
         served.dispatcher.may_answer.set()
@@ -394,7 +394,7 @@ async def test_an_api_that_is_not_served_ends_the_connection(caplog: pytest.LogC
         assert "is not supported by this listener" in caplog.text
 
 
-async def test_an_api_that_is_loaded_first_is_answered_and_keeps_the_order() -> None:
+async def test_an_api_under_loading_is_answered_in_order() -> None:
     async with serving() as served:
         peer, other = await served.watched(), await served.watched()
         served.dispatcher.loadable[API.key] = served.dispatcher.present.pop(API.key)
@@ -404,7 +404,7 @@ async def test_an_api_that_is_loaded_first_is_answered_and_keeps_the_order() -> 
         assert await other.answers() == [(1, "pass1")]
 
 
-async def test_a_handler_that_has_been_replaced_is_not_asked() -> None:
+async def test_a_replaced_handler_is_not_called() -> None:
     async with serving() as served:
         peer = await served.watched()
         served.dispatcher.present[API.key] = lambda client, request: FindCoordinatorResponse(host="other")
@@ -431,7 +431,7 @@ async def many_ways(served: Served, peer: Peer) -> None:
     await peer.end()
 
 
-async def test_without_epoll_each_connection_waits_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_epoll_each_connection_waits_separately(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ready_module, "IS_KNOWN", False)
     async with serving() as served:
         peer = served.connect()
@@ -439,14 +439,14 @@ async def test_without_epoll_each_connection_waits_by_itself(monkeypatch: pytest
         assert len(served.ready) == 0
 
 
-async def test_while_the_queue_is_not_served_each_connection_waits_by_itself() -> None:
+async def test_while_the_queue_is_not_served_each_connection_waits_separately() -> None:
     async with serving(is_run=False) as served:
         peer = served.connect()
         await many_ways(served, peer)
         assert len(served.ready) == 0
 
 
-async def test_when_the_queue_is_no_longer_served_each_connection_waits_by_itself() -> None:
+async def test_after_the_queues_service_each_connection_waits_separately() -> None:
     async with serving(is_run=False) as served, trio.open_nursery() as nursery:
         nursery.start_soon(served.ready.run)
         await trio.testing.wait_all_tasks_blocked()
@@ -463,7 +463,7 @@ async def test_when_the_queue_is_no_longer_served_each_connection_waits_by_itsel
         assert await at_work.asked(3) == [3]
 
 
-async def test_connections_that_stand_in_the_queue_as_its_service_ends_are_answered(still: None) -> None:
+async def test_queued_connections_at_the_end_of_the_service_are_answered(still: None) -> None:
     """A request ends the service: each connection then handles its own requests in the queue."""
     async with serving(is_run=False) as served, trio.open_nursery() as nursery:
         nursery.start_soon(served.ready.run)
@@ -494,7 +494,7 @@ async def soon(peer: Peer) -> None:
         await trio.lowlevel.checkpoint()
 
 
-async def test_a_client_that_is_alone_and_sends_its_next_request_at_once_is_not_waited_for(
+async def test_a_single_fast_client_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with serving() as served:
@@ -510,7 +510,7 @@ async def test_a_client_that_is_alone_and_sends_its_next_request_at_once_is_not_
         assert waits.count == 0
 
 
-async def test_a_client_that_is_alone_and_takes_its_time_is_looked_for_seldom(still: None) -> None:
+async def test_a_single_slow_client_is_polled_seldom(still: None) -> None:
     async with serving() as served:
         peer = await alone(served)
         count = 3 * (REST_REQUESTS + 1)
@@ -521,7 +521,7 @@ async def test_a_client_that_is_alone_and_takes_its_time_is_looked_for_seldom(st
         assert count + LOOKS <= steps.count <= count + 3 * LOOKS + 3
 
 
-async def test_clients_that_are_not_alone_are_not_looked_for(still: None) -> None:
+async def test_several_clients_are_not_polled(still: None) -> None:
     async with serving() as served:
         peer, other = await alone(served), await served.watched()
         with steps_of(QUEUE) as steps:
@@ -531,7 +531,7 @@ async def test_clients_that_are_not_alone_are_not_looked_for(still: None) -> Non
         assert steps.count == 2 * (ALONE_REQUESTS + 10)
 
 
-async def test_a_client_that_comes_while_another_is_looked_for_is_answered() -> None:
+async def test_a_client_that_connects_during_polling_is_answered() -> None:
     async with serving() as served:
         peer, other = await alone(served), served.connect()
         for number in range(REST_REQUESTS):
@@ -546,7 +546,7 @@ async def test_a_client_that_comes_while_another_is_looked_for_is_answered() -> 
         assert await other.answers() == [(2, "g2")]
 
 
-async def test_a_client_that_is_alone_and_leaves_while_it_is_looked_for_has_gone() -> None:
+async def test_a_single_client_that_disconnects_while_polled_is_closed() -> None:
     async with serving() as served:
         peer = await alone(served)
         for number in range(REST_REQUESTS):
@@ -561,7 +561,7 @@ async def test_a_client_that_is_alone_and_leaves_while_it_is_looked_for_has_gone
 # Order and fairness
 
 
-async def test_what_is_sent_in_one_go_is_answered_in_its_order() -> None:
+async def test_requests_sent_together_are_answered_in_order() -> None:
     async with serving() as served:
         peer = await served.watched()
         served.dispatcher.may_answer.set()
@@ -571,7 +571,7 @@ async def test_what_is_sent_in_one_go_is_answered_in_its_order() -> None:
         assert served.dispatcher.asked == keys
 
 
-async def test_a_request_that_waits_holds_back_what_follows_it_and_no_other_client() -> None:
+async def test_a_waiting_request_delays_only_later_ones_of_its_client() -> None:
     async with serving() as served:
         peer, other = await served.watched(), await served.watched()
         peer.socket.sendall(request(1) + request(2, "later") + request(3))
@@ -582,7 +582,7 @@ async def test_a_request_that_waits_holds_back_what_follows_it_and_no_other_clie
         assert await peer.answers() == [(2, "later"), (3, "g")]
 
 
-async def test_a_client_that_sends_much_at_once_has_one_request_in_turn_with_each_of_the_others() -> None:
+async def test_a_client_with_many_requests_alternates_with_the_other_clients() -> None:
     async with serving() as served:
         greedy, others = await served.watched(), [await served.watched() for _ in range(3)]
         greedy.send(*range(50), keys="greedy")
@@ -595,7 +595,7 @@ async def test_a_client_that_sends_much_at_once_has_one_request_in_turn_with_eac
         assert rounds == [["greedy", "other", "other", "other"]] * 5
 
 
-async def test_others_have_their_turn_while_one_client_never_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_tasks_run_while_one_client_never_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving() as served:
         peer = await served.watched()
         monkeypatch.setattr(time_slices, "SLICE_S", 0)
@@ -604,7 +604,7 @@ async def test_others_have_their_turn_while_one_client_never_stops(monkeypatch: 
         assert time_slices.passes() - before >= 50
 
 
-async def test_a_client_whose_requests_fill_many_slices_keeps_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_whose_requests_fill_many_slices_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rule also holds when the client's own task executes them, because the first one has to wait."""
     async with serving() as served:
         greedy, other = await served.watched(), await served.watched()
@@ -618,7 +618,7 @@ async def test_a_client_whose_requests_fill_many_slices_keeps_no_other_waiting(m
         assert [at for at, key in enumerate(served.dispatcher.asked) if key == "other"][-1] < 40
 
 
-async def test_a_request_that_comes_after_many_clients_have_left_does_not_wait_for_their_endings(still: None) -> None:
+async def test_a_request_does_not_wait_for_the_cleanup_of_disconnected_clients(still: None) -> None:
     async with serving() as served:
         peer, leaving = await served.watched(), [await served.watched() for _ in range(3 * AT_ONCE)]
         for each in leaving:
@@ -632,7 +632,7 @@ async def test_a_request_that_comes_after_many_clients_have_left_does_not_wait_f
             await each.end()
 
 
-async def test_clients_that_leave_have_gone_though_another_always_has_a_request_there(
+async def test_disconnected_clients_are_closed_while_another_always_has_requests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with serving() as served:
@@ -647,7 +647,7 @@ async def test_clients_that_leave_have_gone_though_another_always_has_a_request_
 
 
 @pytest.mark.parametrize(("count", "during"), [(count, during) for count in range(1, 6) for during in range(count)])
-async def test_what_comes_while_requests_before_it_are_answered_is_not_missed(
+async def test_bytes_that_arrive_during_earlier_requests_are_not_missed(
     monkeypatch: pytest.MonkeyPatch, count: int, during: int
 ) -> None:
     """The socket is read once for many requests, and reports once that more has arrived, maybe between two slices."""
@@ -660,7 +660,7 @@ async def test_what_comes_while_requests_before_it_are_answered_is_not_missed(
 
 
 @pytest.mark.parametrize("seed", range(size(4, 20)))
-async def test_every_request_is_answered_whenever_it_comes(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+async def test_every_request_is_answered_at_any_time_of_arrival(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Each executed request lets some client send whole requests or parts of them; half of the time the slice is over."""
     chance = random.Random(seed)
     async with serving() as served:
@@ -694,7 +694,7 @@ async def test_every_request_is_answered_whenever_it_comes(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("greedy_count", [1, 3])
-async def test_a_client_that_comes_later_has_an_answer_though_others_always_have_another_request_there(
+async def test_a_late_client_is_answered_despite_permanently_busy_ones(
     monkeypatch: pytest.MonkeyPatch, greedy_count: int
 ) -> None:
     async with serving() as served:
@@ -729,7 +729,7 @@ def answered_peers(peers: list[Peer]) -> int:
     return sum(bool(select.select([peer.socket], [], [], 0)[0]) for peer in peers)
 
 
-async def test_answers_are_sent_together_and_the_first_of_them_waits_for_a_few_others_only(still: None) -> None:
+async def test_responses_are_sent_together_and_the_first_waits_for_few(still: None) -> None:
     async with serving() as served:
         peers = [await served.watched() for _ in range(2 * TOGETHER + 1)]
         answered_before: list[int] = []
@@ -741,7 +741,7 @@ async def test_answers_are_sent_together_and_the_first_of_them_waits_for_a_few_o
         assert answered_before == [0] * TOGETHER + [TOGETHER] * TOGETHER + [2 * TOGETHER]
 
 
-async def test_no_other_task_goes_on_before_the_answers_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_responses_are_sent_before_any_other_task_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving() as served:
         peers = [await served.watched() for _ in range(5)]
         monkeypatch.setattr(time_slices, "SLICE_S", 0)
@@ -758,7 +758,7 @@ async def test_no_other_task_goes_on_before_the_answers_are_sent(monkeypatch: py
         assert time_slices.passes() - before >= 5
 
 
-async def test_answers_before_a_request_that_waits_are_sent_in_its_slice(still: None) -> None:
+async def test_responses_before_a_waiting_request_are_sent_in_its_slice(still: None) -> None:
     async with serving() as served:
         peers = [await served.watched() for _ in range(6)]
         for number, peer in enumerate(peers):
@@ -770,7 +770,7 @@ async def test_answers_before_a_request_that_waits_are_sent_in_its_slice(still: 
             assert await peer.answers() == ([(number, f"later{number}")] if number % 2 else [])
 
 
-async def test_a_slice_leaves_so_many_requests_to_the_connections_own_tasks(still: None) -> None:
+async def test_a_slice_leaves_a_limited_number_of_requests_to_connection_tasks(still: None) -> None:
     async with serving() as served:
         peers = [await served.watched() for _ in range(2 * HANDED_OVER_MAX + 5)]
         passes: list[int] = []
@@ -784,7 +784,7 @@ async def test_a_slice_leaves_so_many_requests_to_the_connections_own_tasks(stil
 
 @pytest.mark.parametrize("key_bytes", [1, INITIAL_BUFFER_BYTES - 100])
 @pytest.mark.parametrize("count", [1, 20])
-async def test_requests_that_come_together_are_read_in_slices_of_time(
+async def test_requests_that_arrive_together_are_read_in_time_slices(
     monkeypatch: pytest.MonkeyPatch, key_bytes: int, count: int
 ) -> None:
     """Many clients send one or many requests each: no scheduler pass is longer than a slice and a request."""
@@ -826,7 +826,7 @@ async def send_all(peer: Peer, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 3, 50])
-async def test_requests_in_pieces_are_answered_as_they_become_whole(chunk_bytes: int) -> None:
+async def test_requests_in_pieces_are_answered_when_complete(chunk_bytes: int) -> None:
     async with serving() as served:
         peer = await served.watched()
         data = b"".join(map(request, range(5)))
@@ -852,7 +852,7 @@ async def test_a_frame_may_be_larger_than_the_first_buffer(beyond_bytes: int) ->
         assert await peer.answers() == [(4, key)]
 
 
-async def test_after_a_large_frame_small_ones_need_no_step_of_the_connections_own_task() -> None:
+async def test_small_frames_after_a_large_one_need_no_connection_task() -> None:
     async with serving() as served:
         peer = await served.watched()
         records = bytes(100_000)
@@ -866,7 +866,7 @@ async def test_after_a_large_frame_small_ones_need_no_step_of_the_connections_ow
 
 
 @pytest.mark.parametrize("rest_bytes", [0, 1, 4, 20])
-async def test_a_client_that_brings_more_than_a_request_keeps_it_while_others_bring_theirs(rest_bytes: int) -> None:
+async def test_a_partial_next_request_is_kept_while_other_clients_send(rest_bytes: int) -> None:
     async with serving() as served:
         peers = [await served.watched() for _ in range(TOGETHER + 2)]
         for number, peer in enumerate(peers):
@@ -878,7 +878,7 @@ async def test_a_client_that_brings_more_than_a_request_keeps_it_while_others_br
             assert await peer.answers() == [(2, f"second {number}")]
 
 
-async def test_a_request_that_waits_is_kept_while_others_bring_theirs() -> None:
+async def test_a_waiting_request_is_kept_while_other_clients_send() -> None:
     async with serving() as served:
         served.dispatcher.may_answer.set()
         peers = [await served.watched() for _ in range(TOGETHER)]
@@ -888,7 +888,7 @@ async def test_a_request_that_waits_is_kept_while_others_bring_theirs() -> None:
             assert await peer.answers() == [(number, f"later{number}" if number % 2 else f"g{number}")]
 
 
-async def test_records_of_a_produce_request_that_waits_stay_as_they_are() -> None:
+async def test_records_of_a_waiting_produce_request_are_unchanged() -> None:
     async with serving() as served:
         peers = [await served.watched() for _ in range(TOGETHER)]
         for at, peer in enumerate(peers):
@@ -921,7 +921,7 @@ async def test_only_a_request_whose_frame_is_needed_later_keeps_the_shared_buffe
         assert await other.answers() == [(2, produced("later", b"abc"))]
 
 
-async def test_a_frame_of_many_elements_stays_as_it_is_until_a_worker_has_read_it() -> None:
+async def test_a_frame_of_many_elements_is_unchanged_until_a_worker_reads_it() -> None:
     keys = tuple(f"{number % 100:02}" for number in range(READ_ELEMENTS_AT_ONCE + 1))
     many = encode_request(API, KEYS_VERSION, 1, "c", FindCoordinatorRequest(coordinator_keys=keys))
     assert len(many) < INITIAL_BUFFER_BYTES
@@ -937,7 +937,7 @@ async def test_a_frame_of_many_elements_stays_as_it_is_until_a_worker_has_read_i
         assert sorted(served.dispatcher.asked) == sorted(["now"] + [",".join(keys)] * 3)
 
 
-async def test_an_api_that_is_loaded_first_keeps_the_records() -> None:
+async def test_an_api_under_loading_keeps_the_records() -> None:
     async with serving() as served:
         peer, other = await served.watched(), await served.watched()
         served.dispatcher.loadable[PRODUCE.key] = served.dispatcher.present.pop(PRODUCE.key)
@@ -957,7 +957,7 @@ async def test_more_connections_than_one_call_names_are_all_answered() -> None:
 
 
 @pytest.mark.parametrize("way", ["queue", "own task", "long frame"])
-async def test_answers_that_are_not_taken_wait_whole_and_in_order(still: None, way: str) -> None:
+async def test_unsent_responses_wait_completely_and_in_order(still: None, way: str) -> None:
     """The connection is busy in the meantime: a node that stops does not cut its answers."""
     async with serving() as served:
         peer = await served.watched()
@@ -987,7 +987,7 @@ async def test_answers_that_are_not_taken_wait_whole_and_in_order(still: None, w
 
 
 @pytest.mark.parametrize("key", ["big", "pass"])
-async def test_an_answer_that_is_not_taken_holds_back_the_next_request(key: str) -> None:
+async def test_an_unsent_response_delays_the_next_request(key: str) -> None:
     async with serving() as served:
         peer, other = await served.watched(), await served.watched()
         peer.socket.sendall(request(0, key) + b"".join(request(number, "big") for number in range(1, 100)))
@@ -1002,7 +1002,7 @@ async def test_an_answer_that_is_not_taken_holds_back_the_next_request(key: str)
 # Registrations
 
 
-async def test_nothing_is_missed_that_comes_while_its_task_is_at_work() -> None:
+async def test_events_during_a_connections_task_are_not_missed() -> None:
     async with serving() as served:
         peer = await served.watched()
         peer.send(1, keys="later")
@@ -1071,7 +1071,7 @@ async def looking() -> AsyncIterator[ReadyConnections]:
         nursery.cancel_scope.cancel()
 
 
-async def test_a_descriptor_that_became_another_connections_says_nothing_wrong_to_that_one(pairs: Pair) -> None:
+async def test_a_reused_descriptor_does_not_disturb_its_new_connection(pairs: Pair) -> None:
     """Two connections have data. The event of the first closes the second, and a third one gets that one's descriptor."""
     async with looking() as ready:
         (peer, one), (other_peer, other), (third_peer, third) = pairs(), pairs(), pairs()
@@ -1097,7 +1097,7 @@ async def test_a_descriptor_that_became_another_connections_says_nothing_wrong_t
         assert third.read == b"c"
 
 
-async def test_a_connection_does_not_forget_what_has_its_descriptor_now(pairs: Pair) -> None:
+async def test_a_closed_connection_does_not_unregister_its_descriptors_new_owner(pairs: Pair) -> None:
     async with looking() as ready:
         (_, one), (other_peer, other) = pairs(), pairs()
         fd = other.socket.fileno()
@@ -1111,7 +1111,7 @@ async def test_a_connection_does_not_forget_what_has_its_descriptor_now(pairs: P
         assert (one.read, other.read) == (b"", b"a")
 
 
-async def test_a_connection_that_is_at_work_is_not_asked_and_may_stand_in_the_queue_when_it_comes_back(
+async def test_a_busy_connection_is_not_dispatched_and_may_be_queued_afterwards(
     pairs: Pair,
 ) -> None:
     async with looking() as ready:
@@ -1135,7 +1135,7 @@ async def test_a_connection_that_is_at_work_is_not_asked_and_may_stand_in_the_qu
         assert (one.read, other.read) == (b"ab", b"c")
 
 
-async def test_a_client_that_closes_its_side_is_news_of_its_own(pairs: Pair) -> None:
+async def test_a_client_that_closes_its_side_is_a_separate_event(pairs: Pair) -> None:
     async with looking() as ready:
         peer, one = pairs()
         assert ready.watch(one.socket.fileno(), one)
@@ -1146,7 +1146,7 @@ async def test_a_client_that_closes_its_side_is_news_of_its_own(pairs: Pair) -> 
         assert one.news == [False, True]
 
 
-async def test_a_connection_that_is_closed_before_its_second_request_ends_without_an_error(
+async def test_a_connection_closed_before_its_second_request_ends_without_error(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "ottla.connection")
@@ -1167,7 +1167,7 @@ async def test_a_connection_that_is_closed_before_its_second_request_ends_withou
         assert await other.asked(1) == [1]
 
 
-async def test_out_of_descriptors_each_connection_waits_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_descriptors_each_connection_waits_separately(monkeypatch: pytest.MonkeyPatch) -> None:
     def none_left() -> None:
         raise OSError(errno.EMFILE, "too many open files")
 
@@ -1190,7 +1190,7 @@ class Full:
         raise OSError(errno.ENOSPC, "no space left on device")
 
 
-async def test_out_of_watches_each_connection_waits_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_epoll_watches_each_connection_waits_separately(monkeypatch: pytest.MonkeyPatch) -> None:
     epoll = select.epoll
     monkeypatch.setattr(select, "epoll", lambda: Full(epoll()))
     async with serving() as served:
@@ -1211,7 +1211,7 @@ async def test_the_queue_leaves_no_descriptor_and_no_task_parked(pairs: Pair) ->
     assert len(os.listdir("/proc/self/fd")) == len(before) + 2
 
 
-async def test_a_connection_may_come_in_the_midst_of_another_ones_end_and_have_its_descriptor(still: None) -> None:
+async def test_a_new_connection_may_reuse_the_descriptor_of_an_ending_one(still: None) -> None:
     async with serving() as served:
         gone, closing = await served.watched(), await served.watched()
         came: list[Peer] = []
@@ -1240,7 +1240,7 @@ async def test_a_connection_may_come_in_the_midst_of_another_ones_end_and_have_i
 
 @pytest.mark.parametrize("key", ["g", "pass", "silent"])
 @pytest.mark.parametrize("rest", [b"", b"\0", request(1)[:-1]])
-async def test_a_client_that_goes_is_gone(key: str, rest: bytes, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_client_that_disconnects_is_closed(key: str, rest: bytes, caplog: pytest.LogCaptureFixture) -> None:
     async with serving() as served:
         peer = await served.watched()
         peer.socket.sendall(request(1, key) + rest)
@@ -1252,7 +1252,7 @@ async def test_a_client_that_goes_is_gone(key: str, rest: bytes, caplog: pytest.
         assert not caplog.records
 
 
-async def test_a_client_that_goes_while_its_connection_waits_is_gone() -> None:
+async def test_a_client_that_disconnects_while_its_connection_waits_is_closed() -> None:
     async with serving() as served:
         peer, other = await served.watched(), await served.watched()
         peer.socket.sendall(request(1)[:9])
@@ -1263,7 +1263,7 @@ async def test_a_client_that_goes_while_its_connection_waits_is_gone() -> None:
         assert len(served.ready) == 0
 
 
-async def test_a_client_that_goes_while_its_request_waits_is_gone_after_it() -> None:
+async def test_a_client_that_disconnects_during_its_request_is_closed_afterwards() -> None:
     async with serving() as served:
         peer = await served.watched()
         peer.send(1, 2, 3, keys="later{}")
@@ -1275,7 +1275,7 @@ async def test_a_client_that_goes_while_its_request_waits_is_gone_after_it() -> 
         assert await peer.answers() == [(number, f"later{number}") for number in (1, 2, 3)]
 
 
-async def test_a_client_that_closes_while_its_request_is_answered_harms_no_other() -> None:
+async def test_a_client_that_closes_during_its_request_harms_no_other() -> None:
     async with serving() as served:
         peer, other = await served.watched(), await served.watched()
         served.dispatcher.meanwhile = lambda key: peer.socket.close() if key == "leave" else None
@@ -1297,7 +1297,7 @@ async def test_a_client_that_closes_while_its_request_is_answered_harms_no_other
     ],
 )
 @pytest.mark.parametrize("is_alone_in_its_read", [False, True])
-async def test_wrong_bytes_end_that_connection_with_one_line(
+async def test_invalid_bytes_end_their_connection_with_one_line(
     nonsense: bytes, words: str, is_alone_in_its_read: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving() as served:
@@ -1316,7 +1316,7 @@ async def test_wrong_bytes_end_that_connection_with_one_line(
         assert await other.asked(1) == [1]
 
 
-async def test_an_error_of_ours_ends_that_connection_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_internal_error_ends_its_connection_with_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
     async with serving() as served:
         peer, other = await served.watched(), await served.watched()
 
@@ -1333,7 +1333,9 @@ async def test_an_error_of_ours_ends_that_connection_with_its_traceback(caplog: 
         assert await other.asked(1) == [1]
 
 
-async def test_an_error_of_ours_in_what_waits_ends_that_connection(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_internal_error_in_a_waiting_request_ends_only_its_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def break_down() -> None:
         await trio.lowlevel.checkpoint()
         raise ZeroDivisionError("ours")
@@ -1351,7 +1353,7 @@ async def test_an_error_of_ours_in_what_waits_ends_that_connection(caplog: pytes
         assert await other.asked(1) == [1]
 
 
-async def test_closing_a_connection_that_is_watched_ends_it() -> None:
+async def test_closing_a_watched_connection_ends_it() -> None:
     async with serving() as served:
         peer = await served.watched()
         peer.connection.close()
@@ -1361,7 +1363,7 @@ async def test_closing_a_connection_that_is_watched_ends_it() -> None:
 
 
 @pytest.mark.parametrize("key", ["g{}", "pass{}", "silent{}"])
-async def test_a_connection_may_be_closed_in_the_midst_of_its_own_request_or_of_anothers(key: str) -> None:
+async def test_a_connection_may_be_closed_during_its_own_or_another_request(key: str) -> None:
     async with serving() as served:
         peers = [await served.watched() for _ in range(4)]
 
@@ -1381,7 +1383,7 @@ async def test_a_connection_may_be_closed_in_the_midst_of_its_own_request_or_of_
         assert len(served.ready) == 1
 
 
-async def test_a_connection_that_is_closed_after_its_request_is_not_sent_the_answer_and_the_others_have_theirs(
+async def test_a_connection_closed_after_its_request_gets_no_response(
     still: None,
 ) -> None:
     async with serving() as served:
@@ -1401,7 +1403,7 @@ async def test_a_connection_that_is_closed_after_its_request_is_not_sent_the_ans
         assert len(served.ready) == 1
 
 
-async def test_a_connection_that_is_closed_while_it_stands_in_the_queue_is_not_asked(still: None) -> None:
+async def test_a_connection_closed_in_the_queue_is_not_dispatched(still: None) -> None:
     """The next request of the connection has been read already."""
     async with serving() as served:
         closing, peer = await served.watched(), await served.watched()
@@ -1416,7 +1418,7 @@ async def test_a_connection_that_is_closed_while_it_stands_in_the_queue_is_not_a
 
 @pytest.mark.parametrize("key", ["later", "pass", "later silent"])
 @pytest.mark.parametrize("is_produced", [False, True])
-async def test_what_waits_does_not_begin_when_its_connection_is_closed_before(
+async def test_a_waiting_request_does_not_start_on_a_closed_connection(
     still: None, key: str, is_produced: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Another request of the same slice closes it. A coroutine that is dropped without being closed would be an error here."""
@@ -1432,7 +1434,7 @@ async def test_what_waits_does_not_begin_when_its_connection_is_closed_before(
         assert caplog.records == []
 
 
-async def test_what_waits_for_a_place_does_not_begin_when_its_connection_is_closed() -> None:
+async def test_a_request_waiting_for_a_slot_does_not_start_after_closing() -> None:
     async with serving() as served:
         served.shares.response_slots[API.key] = RequestMemory(1)
         peers = [await served.watched() for _ in range(4)]
@@ -1449,7 +1451,7 @@ async def test_what_waits_for_a_place_does_not_begin_when_its_connection_is_clos
         assert served.dispatcher.begun == ["later0", "later1", "later2"]
 
 
-async def test_what_waits_does_not_begin_when_its_own_handler_closes_the_connection(still: None) -> None:
+async def test_a_waiting_request_does_not_start_if_its_handler_closes_the_connection(still: None) -> None:
     async with serving() as served:
         peer = await served.watched()
         served.dispatcher.meanwhile = lambda key: peer.connection.close()
@@ -1459,7 +1461,7 @@ async def test_what_waits_does_not_begin_when_its_own_handler_closes_the_connect
 
 
 @pytest.mark.parametrize("key", ["later", "pass"])
-async def test_what_waits_is_dropped_or_ended_with_its_task(still: None, key: str) -> None:
+async def test_a_waiting_request_ends_with_its_task(still: None, key: str) -> None:
     """The task is cancelled in the slice of the request, and once it waits."""
     for is_begun in (False, True):
         async with serving() as served:
@@ -1475,7 +1477,7 @@ async def test_what_waits_is_dropped_or_ended_with_its_task(still: None, key: st
         assert len(served.ready) == 0
 
 
-async def test_a_task_that_is_cancelled_while_it_is_parked_ends() -> None:
+async def test_a_parked_task_can_be_cancelled() -> None:
     async with serving() as served:
         await served.watched()
         assert len(served.ready) == 1
@@ -1483,7 +1485,7 @@ async def test_a_task_that_is_cancelled_while_it_is_parked_ends() -> None:
 
 
 @pytest.mark.parametrize("key", ["stop{}", "pass stop{}", "big stop{}"])
-async def test_a_node_that_stops_takes_no_further_request(key: str) -> None:
+async def test_a_stopping_node_accepts_no_further_request(key: str) -> None:
     async with serving() as served:
         peer, other = await served.watched(), await served.watched()
 
@@ -1506,7 +1508,7 @@ async def test_a_node_that_stops_takes_no_further_request(key: str) -> None:
         assert await other.answers() == []
 
 
-async def test_an_answer_is_sent_whole_though_the_node_stops(still: None) -> None:
+async def test_a_response_is_sent_completely_although_the_node_stops(still: None) -> None:
     """The socket has no room for all of it when the node stops."""
     async with serving() as served:
         peer = await served.watched()
@@ -1521,7 +1523,7 @@ async def test_an_answer_is_sent_whole_though_the_node_stops(still: None) -> Non
         await peer.end()
 
 
-async def test_answers_and_requests_keep_a_connection_from_counting_as_idle(
+async def test_responses_and_requests_keep_a_connection_from_being_idle(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with serving() as served:
@@ -1537,7 +1539,7 @@ async def test_answers_and_requests_keep_a_connection_from_counting_as_idle(
 
 
 @pytest.mark.parametrize("key", ["g", "pass", "silent", "produce", "break", "close", "later"])
-async def test_a_connection_that_has_gone_is_freed_at_once(still: None, key: str) -> None:
+async def test_a_disconnected_connection_is_freed_at_once(still: None, key: str) -> None:
     async with serving() as served:
         gc.collect()
         gc.disable()
@@ -1574,7 +1576,7 @@ async def test_a_connection_that_has_gone_is_freed_at_once(still: None, key: str
             gc.enable()
 
 
-async def test_a_connection_that_was_closed_while_its_task_was_at_work_is_not_watched_again() -> None:
+async def test_a_connection_closed_during_its_task_is_not_watched_again() -> None:
     """Another connection may have its descriptor by then."""
     async with serving() as served:
         peer = await served.watched()
@@ -1695,7 +1697,7 @@ async def plainly(served: Served) -> trio.abc.Stream:
 
 
 @pytest.mark.parametrize("number", range(SEEDS))
-async def test_each_client_has_exactly_its_answers_in_order(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+async def test_each_client_gets_exactly_its_responses_in_order(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     seed = random.getrandbits(32) if FULL else number
     with noted(seed):
         await exchange(monkeypatch, seed, CONNECTIONS, ANSWERS // SEEDS, plainly)
@@ -1725,13 +1727,13 @@ def over_tls(directory: Path) -> Callable[[Served], Awaitable[trio.abc.Stream]]:
     return connect
 
 
-async def test_each_client_has_exactly_its_answers_in_order_over_tls(
+async def test_each_client_gets_exactly_its_responses_in_order_over_tls(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     await exchange(monkeypatch, 1, 6, size(100, 1_000), over_tls(tmp_path))
 
 
-async def test_an_answer_over_tls_is_sent_to_its_end_though_the_socket_has_no_room_for_it(tmp_path: Path) -> None:
+async def test_a_response_over_tls_is_completed_on_a_full_socket(tmp_path: Path) -> None:
     async with serving() as served:
         stream = await over_tls(tmp_path)(served)
         for number in range(3):
@@ -1742,7 +1744,7 @@ async def test_an_answer_over_tls_is_sent_to_its_end_though_the_socket_has_no_ro
         await stream.aclose()
 
 
-async def test_a_client_that_leaves_in_the_midst_of_a_record_of_tls_is_gone(tmp_path: Path) -> None:
+async def test_a_client_that_disconnects_inside_a_tls_record_is_closed(tmp_path: Path) -> None:
     """The client's last bytes and its end are one event, and the bytes contain no complete record."""
     async with serving() as served:
         stream = await over_tls(tmp_path)(served)
@@ -1760,7 +1762,7 @@ async def test_a_client_that_leaves_in_the_midst_of_a_record_of_tls_is_gone(tmp_
         await plain.aclose()
 
 
-async def test_a_request_that_has_been_taken_is_carried_out_though_the_node_stops_at_once() -> None:
+async def test_an_accepted_request_is_completed_although_the_node_stops() -> None:
     async with serving() as served:
         peer = await served.watched()
 
@@ -1775,7 +1777,7 @@ async def test_a_request_that_has_been_taken_is_carried_out_though_the_node_stop
         assert await peer.answers() == [(1, "later1")]
 
 
-async def test_a_frame_gives_its_memory_back_before_its_client_takes_the_answer() -> None:
+async def test_a_frame_frees_its_memory_before_its_response_is_read() -> None:
     async with serving() as served:
         peer = await served.watched()
         peer.connection._transport._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
@@ -1792,7 +1794,7 @@ class Broken:
         raise OSError(errno.EIO, "the disk")
 
 
-async def test_a_file_that_cannot_be_read_ends_the_answer_and_is_no_error_of_the_broker() -> None:
+async def test_an_unreadable_file_ends_the_response_without_a_broker_error() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         transport = PlainTransport(ours)

@@ -17,7 +17,7 @@ from support.strategies import as_of, messages
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
 @given(data=st.data())
 @settings(max_examples=size(3, 20), deadline=None)
-def test_whatever_is_asked_has_an_answer_or_none(api: Api, data: st.DataObject) -> None:
+def test_any_request_has_a_response_or_none(api: Api, data: st.DataObject) -> None:
     version = data.draw(st.integers(*api.versions))
     body = as_of(data.draw(messages(api.request)), version)
     request = Request(api, version, 1, "c", body)
@@ -26,13 +26,13 @@ def test_whatever_is_asked_has_an_answer_or_none(api: Api, data: st.DataObject) 
         assert b"".join(map(bytes, encode_response(request, answer)))
 
 
-def test_what_is_large_has_none() -> None:
+def test_a_large_request_has_no_response() -> None:
     api = APIS[16]
     assert refused(Request(api, 4, 1, "c", api.request(), elements=ELEMENTS_MAX)) is not None
     assert refused(Request(api, 4, 1, "c", api.request(), elements=ELEMENTS_MAX + 1)) is None
 
 
-def test_a_name_that_the_answer_cannot_repeat_has_none() -> None:
+def test_a_request_with_an_unrepeatable_name_has_no_response() -> None:
     api = APIS[3]
     topic = MetadataRequestTopic(topic_id=bytes(16), name=None)
     assert refused(Request(api, 10, 1, "c", api.request(topics=(topic,)))) is None

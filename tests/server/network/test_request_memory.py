@@ -46,7 +46,7 @@ async def has_at_once(holder: Holder, size_bytes: int) -> bool:
     return holder.held_bytes == before_bytes + size_bytes
 
 
-async def test_one_address_has_half_of_it() -> None:
+async def test_one_address_may_use_half_of_the_memory() -> None:
     memory = RequestMemory(100)
     first, second, other = Holder(memory), Holder(memory), Holder(memory, "b")
     assert memory.take_now(first, 30) and memory.take_now(second, 20)
@@ -54,7 +54,7 @@ async def test_one_address_has_half_of_it() -> None:
     assert memory.take_now(other, 50)
 
 
-async def test_an_address_that_waits_for_its_share_is_passed_by() -> None:
+async def test_a_waiting_address_over_its_share_is_skipped() -> None:
     memory = RequestMemory(100)
     first, beyond, waits, other = Holder(memory), Holder(memory), Holder(memory), Holder(memory, "b")
     await first.take(50)
@@ -68,7 +68,7 @@ async def test_an_address_that_waits_for_its_share_is_passed_by() -> None:
     assert memory.waiting == 0 and not memory.is_short
 
 
-async def test_one_goes_beyond_the_limit_and_the_next_when_it_is_done() -> None:
+async def test_one_frame_may_exceed_the_limit_and_the_next_follows() -> None:
     """Each holds a part of its frame and needs the rest: without this rule they would wait for ever."""
     memory = RequestMemory(100)
     holders = [Holder(memory, address) for address in "abcd"]
@@ -90,7 +90,7 @@ async def test_one_goes_beyond_the_limit_and_the_next_when_it_is_done() -> None:
     assert memory.used_bytes == 0 and not memory.is_short
 
 
-async def test_addresses_come_to_their_turn_one_after_the_other() -> None:
+async def test_addresses_take_turns() -> None:
     memory, order = RequestMemory(100), []
     full, beyond = Holder(memory, "x"), Holder(memory, "y")
     await full.take(50)
@@ -113,7 +113,7 @@ async def test_addresses_come_to_their_turn_one_after_the_other() -> None:
     assert len(order) == 5
 
 
-async def test_who_keeps_memory_for_later_gives_it_back_when_somebody_waits() -> None:
+async def test_a_holder_of_spare_memory_returns_it_on_demand() -> None:
     memory = RequestMemory(100)
     idle, other = Holder(memory, "a"), Holder(memory, "b")
     await idle.take(50)
@@ -123,7 +123,7 @@ async def test_who_keeps_memory_for_later_gives_it_back_when_somebody_waits() ->
     assert idle.held_bytes == 0
 
 
-async def test_closing_wakes_who_waits() -> None:
+async def test_closing_wakes_waiting_holders() -> None:
     memory = RequestMemory(100)
     first, beyond, waits = Holder(memory), Holder(memory), Holder(memory)
     await first.take(50)
@@ -140,7 +140,7 @@ async def test_closing_wakes_who_waits() -> None:
     assert memory.waiting == 0 and waits.held_bytes == 0
 
 
-async def test_who_stands_still_gives_up_its_place_when_somebody_waits(
+async def test_a_stalled_connection_yields_its_place_to_a_waiting_one(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     memory = RequestMemory(100)
@@ -163,7 +163,7 @@ async def test_who_stands_still_gives_up_its_place_when_somebody_waits(
         nursery.cancel_scope.cancel()
 
 
-async def test_who_is_beyond_the_limit_may_not_dawdle(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_connection_beyond_the_limit_must_not_be_slow(autojump_clock: trio.testing.MockClock) -> None:
     """The connection sends a little every second; the others wait for all of its frame."""
     memory = RequestMemory(100)
     works = [Holder(memory, address, is_receiving=False) for address in "ab"]
@@ -188,7 +188,7 @@ async def test_who_is_beyond_the_limit_may_not_dawdle(autojump_clock: trio.testi
 
 
 @pytest.mark.parametrize("seed", range(size(3, 20)))
-async def test_whatever_connections_do_everyone_is_served_and_all_comes_back(
+async def test_every_connection_is_served_and_all_memory_returned(
     autojump_clock: trio.testing.MockClock, seed: int
 ) -> None:
     rng = random.Random(seed)
@@ -227,7 +227,7 @@ async def test_whatever_connections_do_everyone_is_served_and_all_comes_back(
     assert left == len(kinds) and memory.used_bytes == 0 and memory.waiting == 0
 
 
-async def test_thousands_that_keep_memory_for_later_give_it_back_in_turns(
+async def test_thousands_of_spare_buffers_are_freed_in_time_slices(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     monkeypatch.setattr(time_slices, "SLICE_S", 0)

@@ -35,7 +35,7 @@ def held(places: list[AnswerPlace]) -> int:
     return sum(each.held_bytes for each in places)
 
 
-async def test_an_address_has_half_of_the_places_and_others_come_at_once() -> None:
+async def test_an_address_may_use_half_of_the_slots_and_another_starts_immediately() -> None:
     places = ResponseSlots()
     async with trio.open_nursery() as nursery:
         greedy = await take(places, "greedy", 200, nursery)
@@ -52,7 +52,7 @@ async def test_an_address_has_half_of_the_places_and_others_come_at_once() -> No
     assert places[METADATA].used_bytes == 1
 
 
-async def test_who_is_closed_waits_no_longer() -> None:
+async def test_a_closed_connection_stops_waiting() -> None:
     places = ResponseSlots()
     ended: list[str] = []
     async with trio.open_nursery() as nursery:
@@ -75,7 +75,7 @@ async def test_who_is_closed_waits_no_longer() -> None:
     assert places[METADATA].used_bytes == 0
 
 
-async def test_answers_that_wait_for_a_disk_do_not_keep_others_waiting(autojump_clock: trio.testing.MockClock) -> None:
+async def test_responses_that_wait_for_a_disk_block_no_later_ones(autojump_clock: trio.testing.MockClock) -> None:
     places = ResponseSlots()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(places.run)
@@ -87,7 +87,7 @@ async def test_answers_that_wait_for_a_disk_do_not_keep_others_waiting(autojump_
         nursery.cancel_scope.cancel()
 
 
-async def test_places_of_several_apis_are_looked_after_at_once(autojump_clock: trio.testing.MockClock) -> None:
+async def test_slots_of_several_apis_are_managed_together(autojump_clock: trio.testing.MockClock) -> None:
     places = ResponseSlots()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(places.run)
@@ -107,7 +107,7 @@ async def test_places_of_several_apis_are_looked_after_at_once(autojump_clock: t
         nursery.cancel_scope.cancel()
 
 
-def test_so_many_handlers_are_at_work_for_the_connections_of_an_address(tmp_path: Path) -> None:
+def test_the_number_of_running_handlers_per_address_is_limited(tmp_path: Path) -> None:
     at_work = most = 0
     with ottla.Broker(str(tmp_path)) as broker:
         handle = broker.inner.handlers[METADATA]

@@ -67,7 +67,7 @@ def connected(broker: ottla.Broker, security: Security) -> RawClient:
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 @pytest.mark.parametrize("size_bytes", [1, 20_000, 450_000])
-def test_records_go_in_and_out(version: ssl.TLSVersion, size_bytes: int, tmp_path: Path) -> None:
+def test_records_are_sent_and_received(version: ssl.TLSVersion, size_bytes: int, tmp_path: Path) -> None:
     security = client_security(tmp_path)
     assert security.tls is not None
     security.tls.minimum_version = security.tls.maximum_version = version
@@ -80,7 +80,7 @@ def test_records_go_in_and_out(version: ssl.TLSVersion, size_bytes: int, tmp_pat
         ]
 
 
-def test_who_shows_a_certificate_is_its_subject_where_one_is_asked_for(tmp_path: Path) -> None:
+def test_a_client_certificate_gives_the_principal_if_requested(tmp_path: Path) -> None:
     for auth, expected in (
         ("none", {ANONYMOUS}),
         ("requested", {ANONYMOUS, Principal("User", "CN=alice,O=Ottla\\, Inc.")}),
@@ -104,7 +104,7 @@ def test_a_mapping_rule_gives_a_short_name(tmp_path: Path) -> None:
         assert principals(broker) == [Principal("User", "ALICE")]
 
 
-def test_who_comes_again_with_a_session_is_the_same(tmp_path: Path) -> None:
+def test_a_client_that_resumes_a_session_keeps_its_principal(tmp_path: Path) -> None:
     security = client_security(tmp_path, alice())
     with secured(ssl_client_auth="required") as broker:
         with connected(broker, security) as client:
@@ -138,7 +138,7 @@ def refused(broker: ottla.Broker, security: Security) -> bool:
         (stranger, "certificate rejected: "),
     ],
 )
-def test_who_has_no_good_certificate_is_sent_away_with_one_line(
+def test_a_client_without_a_valid_certificate_is_disconnected_with_one_line(
     identity: Any, told: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "ottla.connection")
@@ -158,7 +158,9 @@ def test_who_has_no_good_certificate_is_sent_away_with_one_line(
         (b"\x16\x03\x01\x40\x00\x01\x03\xff\xff" + bytes(20_000), "TLS handshake failed"),
     ],
 )
-def test_what_is_no_tls_is_cut_off_with_one_line(nonsense: bytes, told: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_client_without_tls_is_disconnected_with_one_line(
+    nonsense: bytes, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "ottla.connection")
     with secured() as broker, socket.create_connection(address(broker), timeout=60) as sock:
         sock.sendall(nonsense)
@@ -172,7 +174,7 @@ def test_what_is_no_tls_is_cut_off_with_one_line(nonsense: bytes, told: str, cap
     assert told in line and "\n" not in line
 
 
-def test_a_name_without_a_rule_is_sent_away(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_name_without_a_rule_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "ottla.connection")
     rules = "RULE:^CN=bob.*$/bob/"
     with secured(ssl_client_auth="required", ssl_principal_mapping_rules=rules) as broker:
@@ -180,7 +182,7 @@ def test_a_name_without_a_rule_is_sent_away(tmp_path: Path, caplog: pytest.LogCa
     assert "no rule of ssl.principal.mapping.rules applies to CN=alice" in caplog.text
 
 
-def test_whoever_trusts_somebody_else_does_not_connect(tmp_path: Path) -> None:
+def test_a_client_that_trusts_another_authority_does_not_connect(tmp_path: Path) -> None:
     with secured() as broker, pytest.raises(ConnectionError, match=r"certificate was rejected: .*issuer"):
         connected(broker, client_security(tmp_path, trusted=authority("two").certificate))
 
@@ -204,7 +206,7 @@ def certificate_of(broker: ottla.Broker) -> str:
         return ssl.DER_cert_to_PEM_cert(shown)
 
 
-def test_new_keys_hold_for_new_connections_and_open_ones_go_on(tmp_path: Path) -> None:
+def test_new_keys_apply_to_new_connections_and_open_ones_continue(tmp_path: Path) -> None:
     store = written(tmp_path / "server.pem", server())
     own = {
         "listener_name_ssl_ssl_keystore_location": str(store),
@@ -223,7 +225,7 @@ def test_new_keys_hold_for_new_connections_and_open_ones_go_on(tmp_path: Path) -
         assert produce(client, "t", ("k", "v")).error_code == ErrorCode.NONE
 
 
-def test_keys_that_cannot_be_used_change_nothing(tmp_path: Path) -> None:
+def test_unusable_keys_change_nothing(tmp_path: Path) -> None:
     with secured() as broker, connected(broker, client_security(tmp_path)) as client:
         for change, told in (
             ({"listener.name.ssl.ssl.keystore.key": "nonsense"}, "private key not found"),
@@ -246,7 +248,9 @@ def test_keys_that_cannot_be_used_change_nothing(tmp_path: Path) -> None:
         assert not refused(broker, client_security(tmp_path, alice()))
 
 
-def test_changed_files_are_seen_and_broken_ones_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_changed_files_are_noticed_and_broken_ones_reported_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     store = written(tmp_path / "server.pem", server())
     with secured(ssl_keystore_location=str(store), ssl_keystore_key="", ssl_keystore_certificate_chain="") as broker:
         keys = broker.inner.services.listener_keys
@@ -316,7 +320,7 @@ def server_context(tmp_path: Path) -> ssl.SSLContext:
     return context
 
 
-async def test_all_kinds_of_parts_come_out_in_order(tmp_path: Path) -> None:
+async def test_all_kinds_of_parts_are_sent_in_order(tmp_path: Path) -> None:
     content = bytes(range(256)) * 4_096
     (tmp_path / "log").write_bytes(content)
     file = OsFiles().open(str(tmp_path / "log"))
@@ -339,7 +343,7 @@ async def test_all_kinds_of_parts_come_out_in_order(tmp_path: Path) -> None:
     assert bytes(peer.received) == b"head" + content[:100_000] + content[5:900_005] + b"x" + b"".join(small)
 
 
-async def test_a_file_that_is_shorter_than_promised_ends_the_connection(tmp_path: Path) -> None:
+async def test_a_shortened_file_ends_the_connection(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(bytes(1000))
     ours, theirs = pair()
     with Peer(theirs, client_security(tmp_path)):
@@ -350,7 +354,7 @@ async def test_a_file_that_is_shorter_than_promised_ends_the_connection(tmp_path
         transport.close()
 
 
-async def test_a_handshake_that_does_not_end_is_cut_off_by_its_size(tmp_path: Path) -> None:
+async def test_an_endless_handshake_is_limited_by_its_size(tmp_path: Path) -> None:
     ours, theirs = pair()
     # A hello of 100 000 bytes, in records of OpenSSL's choice.
     body = b"\x01\x01\x86\xa0\x03\x03" + bytes(32) + b"\0" + bytes(60_000)
@@ -363,7 +367,7 @@ async def test_a_handshake_that_does_not_end_is_cut_off_by_its_size(tmp_path: Pa
     theirs.close()
 
 
-async def test_who_says_nothing_is_waited_for_ten_seconds(
+async def test_a_silent_client_is_disconnected_after_ten_seconds(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     from ottla.server.config.broker_config import BrokerConfig

@@ -48,14 +48,14 @@ async def send_all(answers: UnsentAnswers, senders: list[tuple[Sender, float]]) 
         nursery.cancel_scope.cancel()
 
 
-async def test_as_long_as_they_are_few_they_may_lie(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_few_unread_responses_may_stay(autojump_clock: trio.testing.MockClock) -> None:
     answers = UnsentAnswers(100)
     slow = Sender(answers, "a", 100)
     await send_all(answers, [(slow, 3600)])
     assert not slow.is_given_up and answers.used_bytes == 0
 
 
-async def test_of_too_many_those_go_that_have_lain_long(autojump_clock: trio.testing.MockClock) -> None:
+async def test_old_unread_responses_over_the_limit_are_dropped(autojump_clock: trio.testing.MockClock) -> None:
     answers = UnsentAnswers(100)
     other, lying = Sender(answers, "other", 20), [Sender(answers, "many", 30) for _ in range(5)]
     await send_all(answers, [(other, 20), *((sender, 3600.0) for sender in lying)])
@@ -63,7 +63,7 @@ async def test_of_too_many_those_go_that_have_lain_long(autojump_clock: trio.tes
     assert not other.is_given_up and answers.used_bytes == 0
 
 
-async def test_too_many_for_a_moment_cost_nobody(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_short_excess_drops_no_response(autojump_clock: trio.testing.MockClock) -> None:
     answers = UnsentAnswers(100)
     senders = [Sender(answers, "a", 30) for _ in range(10)]
     await send_all(answers, [(sender, MAY_LIE_S - LOOK_EVERY_S) for sender in senders])
@@ -79,7 +79,7 @@ def addresses(answers: UnsentAnswers, stack: ExitStack, count: int) -> list[Send
     return senders
 
 
-async def test_who_goes_is_found_in_the_number_of_answers_however_many_addresses_there_are(
+async def test_the_search_cost_follows_the_number_of_responses_and_not_addresses(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(time_slices, "SLICE_S", 3_600.0)
@@ -103,7 +103,7 @@ async def test_who_goes_is_found_in_the_number_of_answers_however_many_addresses
     assert calls[400] < 10 * calls[50]
 
 
-async def test_others_have_their_turns_while_many_go_and_who_has_been_sent_meanwhile_stays(
+async def test_other_tasks_run_while_many_are_dropped_and_sent_ones_stay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(time_slices, "SLICE_S", -1.0)
@@ -133,7 +133,7 @@ async def test_others_have_their_turns_while_many_go_and_who_has_been_sent_meanw
     assert others >= 10 and not last.is_given_up
 
 
-def test_clients_that_never_read_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clients_that_never_read_do_not_exhaust_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.server.network.unsent_answers.MAY_LIE_S", 0.0)
     monkeypatch.setattr("ottla.server.network.unsent_answers.LOOK_EVERY_S", 0.01)
     names = tuple(MetadataRequestTopic(name=f"{number}" + "n" * 32_000) for number in range(200))

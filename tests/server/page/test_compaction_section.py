@@ -28,7 +28,7 @@ def shown(broker: ottla.Broker, path: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"(\s*<[^>]*>\s*)+", " | ", html))
 
 
-def test_a_topic_may_be_called_what_it_likes_and_ids_stay_unique(broker: ottla.Broker) -> None:
+def test_a_topic_may_have_any_name_and_ids_stay_unique(broker: ottla.Broker) -> None:
     for topic in ("name", "a-0", "a", "state", "main", "logs-name"):
         broker.create_topic(topic, 2, {"cleanup.policy": "compact"})
         for path in ("/", "/topics", f"/topics/{topic}", f"/topics/{topic}/options", f"/topics/{topic}/partitions/1"):
@@ -37,7 +37,7 @@ def test_a_topic_may_be_called_what_it_likes_and_ids_stay_unique(broker: ottla.B
             assert len(ids) > 3 and sorted(ids) == sorted(set(ids)), path
 
 
-def test_how_much_of_a_topic_no_pass_has_been_over(broker: ottla.Broker) -> None:
+def test_the_uncleaned_part_of_a_topic_is_shown(broker: ottla.Broker) -> None:
     broker.create_topic("empty", 1, {"cleanup.policy": "compact"})
     broker.create_topic("orders", 2, {"cleanup.policy": "compact"})
     broker.create_topic("visits", 1, {"cleanup.policy": "delete"})
@@ -53,7 +53,7 @@ def test_how_much_of_a_topic_no_pass_has_been_over(broker: ottla.Broker) -> None
     assert "| orders | nothing, all clean | Compact" in shown(broker, "/")
 
 
-def test_a_topic_has_the_button_it_needs(broker: ottla.Broker) -> None:
+def test_a_topic_has_the_required_button(broker: ottla.Broker) -> None:
     broker.create_topic("orders", 1, {"cleanup.policy": "compact,delete"})
     broker.create_topic("visits", 1, {"cleanup.policy": "delete"})
     assert "| Compact now |" in shown(broker, "/topics/orders")
@@ -61,7 +61,7 @@ def test_a_topic_has_the_button_it_needs(broker: ottla.Broker) -> None:
     assert "| Make this topic compacted |" in page and "Compact now" not in page
 
 
-def test_of_many_those_with_most_to_clean_are_shown_by_name(broker: ottla.Broker) -> None:
+def test_topics_with_most_dirty_data_are_shown_by_name(broker: ottla.Broker) -> None:
     names = [f"t{number:03d}" for number in range(TOPICS_MAX + 3)]
     for name in names:
         broker.create_topic(name, 1, {"cleanup.policy": "compact"})

@@ -11,7 +11,7 @@ from ottla.server.page.section import duration, moment, number, segment, size
     ("count_bytes", "text"),
     [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1536 << 10, "1.5 MiB"), (5 << 50, "5120.0 TiB")],
 )
-def test_sizes(count_bytes: int, text: str) -> None:
+def test_sizes_are_formatted(count_bytes: int, text: str) -> None:
     assert size(count_bytes) == text
 
 
@@ -28,7 +28,7 @@ def test_sizes(count_bytes: int, text: str) -> None:
         (86_400_000 * 10_000, "10000 d"),
     ],
 )
-def test_durations(span_ms: int, text: str) -> None:
+def test_durations_are_formatted(span_ms: int, text: str) -> None:
     assert duration(span_ms) == text
 
 
@@ -42,10 +42,10 @@ def test_durations(span_ms: int, text: str) -> None:
         (2**63 - 1, f"{2**63 - 1} ms"),
     ],
 )
-def test_moments(at_ms: int | None, text: str) -> None:
+def test_moments_are_formatted(at_ms: int | None, text: str) -> None:
     assert moment(at_ms) == text
 
 
-def test_counts_and_segments() -> None:
+def test_counts_and_segments_are_formatted() -> None:
     assert number(1234567) == "1\u202f234\u202f567"
     assert segment("a/b ?#é") == "a%2Fb%20%3F%23%C3%A9"

@@ -32,7 +32,7 @@ def test_lines_are_kept_newest_first_by_level_and_forgotten_at_the_end() -> None
     assert last_lines(logging.INFO) == []
 
 
-def test_their_number_and_length_are_bounded() -> None:
+def test_the_number_and_length_of_lines_are_limited() -> None:
     with kept():
         for number in range(LINES_MAX + 10):
             log.info("%d%s", number, "x" * 2 * LINE_CHARACTERS_MAX)
@@ -41,7 +41,7 @@ def test_their_number_and_length_are_bounded() -> None:
         assert {len(line.text) for line in lines} == {LINE_CHARACTERS_MAX}
 
 
-def test_words_that_do_not_fit_are_told_and_nobody_falls_over_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_malformed_log_call_is_reported_and_harmless(capsys: pytest.CaptureFixture[str]) -> None:
     handlers = logging.getLogger().handlers[:]
     logging.getLogger().handlers[:] = []  # pytest's raises on purpose
     try:
@@ -54,7 +54,7 @@ def test_words_that_do_not_fit_are_told_and_nobody_falls_over_them(capsys: pytes
     assert "--- Logging error ---" in capsys.readouterr().err
 
 
-def test_levels_and_other_handlers_are_left_as_they_are() -> None:
+def test_levels_and_other_handlers_are_unchanged() -> None:
     ottla = logging.getLogger("ottla")
     before = ottla.level, ottla.propagate, list(ottla.handlers)
     with kept():

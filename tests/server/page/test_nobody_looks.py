@@ -126,7 +126,7 @@ async def watching(pages: Pages, path: str) -> AsyncIterator[Watcher]:
 
 
 @pytest.mark.parametrize("leaves", [says_goodbye, is_cut_off, takes_nothing_any_more])
-def test_a_watcher_who_has_gone_leaves_nothing_behind(leaves: Callable[[Watcher], Awaitable[None]]) -> None:
+def test_a_departed_watcher_leaves_nothing(leaves: Callable[[Watcher], Awaitable[None]]) -> None:
     async def work() -> None:
         files = CrashFiles()
         async with running(files) as (broker, client):
@@ -148,7 +148,7 @@ def test_a_watcher_who_has_gone_leaves_nothing_behind(leaves: Callable[[Watcher]
     run_in_order(work)
 
 
-def test_while_somebody_looks_there_are_looks_and_after_that_none() -> None:
+def test_views_are_rendered_only_while_a_watcher_exists() -> None:
     looks = 0
 
     async def view(broker: Broker, fields: Mapping[str, str]) -> Page:

@@ -36,7 +36,7 @@ def get(broker: ottla.Broker, target: str, method: str = "GET", **headers: str) 
         return response, response.read().decode()
 
 
-def test_the_first_page_shows_the_broker_and_loads_nothing_from_elsewhere(broker: ottla.Broker) -> None:
+def test_the_first_page_describes_the_broker_and_loads_nothing_external(broker: ottla.Broker) -> None:
     response, html = get(broker, "/")
     assert response.status == 200
     assert response.getheader("content-type") == "text/html; charset=utf-8"
@@ -54,14 +54,14 @@ def test_head_has_no_body_and_never_watches(broker: ottla.Broker) -> None:
     assert response.getheader("content-type") == "text/html; charset=utf-8"
 
 
-def test_what_is_no_page_is_as_it_was(broker: ottla.Broker) -> None:
+def test_other_paths_are_unchanged(broker: ottla.Broker) -> None:
     assert get(broker, "/nothing")[0].status == 404
     assert get(broker, "/static/nothing")[0].status == 404
     assert get(broker, "/", "POST")[0].status == 404
     assert json.loads(get(broker, "/v1/broker")[1])["nodes"]
 
 
-def test_who_watches_is_sent_all_and_then_what_changes(broker: ottla.Broker) -> None:
+def test_a_watcher_receives_everything_and_then_changes(broker: ottla.Broker) -> None:
     assert broker.admin is not None
     with closing(http.client.HTTPConnection(broker.admin, timeout=60)) as connection:
         connection.request("GET", "/?events")
@@ -85,11 +85,11 @@ def ids(stream: http.client.HTTPResponse) -> list[str]:
             return found
 
 
-def test_every_page_of_the_navigation_is_there() -> None:
+def test_every_page_of_the_navigation_exists() -> None:
     assert NAVIGATION and [path for path, _ in NAVIGATION if path not in VIEWS] == []
 
 
-def test_every_form_makes_a_call_that_there_is() -> None:
+def test_every_form_makes_an_existing_call() -> None:
     calls = {f"{call.method} {call.path}": call for call in CALLS}
     forms = list(forms_of_templates())
     assert forms
@@ -116,7 +116,7 @@ def forms_of_templates() -> Iterator[tuple[str, str, list[str]]]:
                     yield template.name, called[1], re.findall(r' name="([^"]+)"', form)
 
 
-def test_events_are_lines_of_json_whatever_is_in_them() -> None:
+def test_events_are_lines_of_json_for_any_content() -> None:
     assert event("changes", []) == b":\n\n"
     assert (
         event("changes", [json.dumps("a\nb\r\u2028"), "1"]) == b'event: changes\ndata: "a\\nb\\r\\u2028"\ndata: 1\n\n'
@@ -162,7 +162,7 @@ def busy() -> Iterator[ottla.Broker]:
 
 
 @pytest.mark.parametrize("target", [path for path in VIEWS if "{" not in path])
-def test_every_page_is_whole_and_escapes_what_clients_have_named(busy: ottla.Broker, target: str) -> None:
+def test_every_page_is_complete_and_escapes_names_from_clients(busy: ottla.Broker, target: str) -> None:
     response, html = get(busy, target)
     assert response.status == 200
     assert html.count("<section") == html.count("</section>") > 0
@@ -173,14 +173,14 @@ def test_every_page_is_whole_and_escapes_what_clients_have_named(busy: ottla.Bro
     assert all(later - earlier <= 1 for earlier, later in pairwise(headings))
 
 
-def test_the_question_who_may_do_what_is_answered_on_the_page(busy: ottla.Broker) -> None:
+def test_the_page_answers_authorization_questions(busy: ottla.Broker) -> None:
     assert '<strong class="good">Yes</strong>' in get(busy, "/acls?who=User:alice&what=READ&on=topic:orders1")[1]
     assert '<strong class="bad">No</strong>' in get(busy, "/acls?who=User:bob&what=READ&on=topic:orders1")[1]
     assert 'class="refusal"' in get(busy, "/acls?who=bob&what=READ&on=topic:orders1")[1]
     assert ": invalid principal" in get(busy, "/acls?principal=bob")[1]
 
 
-def test_the_clock_is_shown_where_it_stands(busy: ottla.Broker) -> None:
+def test_a_frozen_clock_is_shown_as_frozen(busy: ottla.Broker) -> None:
     busy.clock.freeze()
     busy.clock.advance(days=1)
     assert "<strong>frozen" in get(busy, "/faults")[1]
@@ -188,7 +188,7 @@ def test_the_clock_is_shown_where_it_stands(busy: ottla.Broker) -> None:
     assert "<strong>frozen" not in get(busy, "/faults")[1]
 
 
-def test_a_keys_life_is_told_record_by_record(broker: ottla.Broker) -> None:
+def test_the_history_of_a_key_is_shown_record_by_record(broker: ottla.Broker) -> None:
     broker.create_topic("k", partitions=2, configs={"cleanup.policy": "compact"})
     for value in ("1", "22", None):
         broker.produce("k", value, key="a<b>")
@@ -211,7 +211,7 @@ def test_a_keys_life_is_told_record_by_record(broker: ottla.Broker) -> None:
     broker.delete_topic("k")
 
 
-def test_what_the_next_pass_takes_is_struck_out_and_nothing_else_of_its_row(broker: ottla.Broker) -> None:
+def test_only_the_value_of_a_superseded_record_is_struck_out(broker: ottla.Broker) -> None:
     broker.create_topic("k", configs={"cleanup.policy": "compact"})
     for value in ("1", "22"):
         broker.produce("k", value, key="a")
@@ -224,7 +224,7 @@ def test_what_the_next_pass_takes_is_struck_out_and_nothing_else_of_its_row(brok
     broker.delete_topic("k")
 
 
-def test_a_record_leads_to_its_keys_life_whatever_the_key_is_and_wherever_it_lies(broker: ottla.Broker) -> None:
+def test_a_record_links_to_the_history_of_any_key_in_any_partition(broker: ottla.Broker) -> None:
     broker.create_topic("k", partitions=3)
     keys = [b"\xff\x00", "ä&b=c?".encode(), b""]
     broker.produce_all("k", [ottla.NewRecord(key, "v", partition=at) for at, key in enumerate(keys)])
@@ -259,11 +259,11 @@ def test_producers_of_a_partition_are_shown(broker: ottla.Broker) -> None:
     broker.delete_topic("p")
 
 
-def test_a_page_that_takes_long_to_look_at_is_looked_at_less_often() -> None:
+def test_a_slow_page_is_refreshed_less_often() -> None:
     assert [pause_s(took_s) for took_s in (0.0, 0.015, 0.03, 0.12, 60.0)] == [1.0, 1.0, 2.0, 8.0, 15.0]
 
 
-def test_a_directory_whose_name_is_no_utf_8_is_shown(tmp_path: Path) -> None:
+def test_a_directory_with_an_invalid_utf_8_name_is_shown(tmp_path: Path) -> None:
     folder = tmp_path / os.fsdecode(b"d\xff")
     with ottla.Broker(folder, admin="0") as broker:
         response, html = get(broker, "/")

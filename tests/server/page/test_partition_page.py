@@ -91,7 +91,7 @@ def filled(broker: ottla.Broker, topic: str, **configs: ConfigValue) -> str:
     return f"/topics/{topic}/partitions/0"
 
 
-def test_a_topic_that_is_not_compacted_is_compacted_in_two_clicks(broker: ottla.Broker) -> None:
+def test_an_uncompacted_topic_is_compacted_in_two_clicks(broker: ottla.Broker) -> None:
     page = filled(broker, "plain", **{"cleanup.policy": "delete"})
     admin = AdminCalls.of(broker)
     for says in ("Make this topic compacted", "Compact now"):
@@ -118,7 +118,7 @@ REASONS: dict[str, dict[str, ConfigValue]] = {
 
 
 @pytest.mark.parametrize("reason", REASONS)
-def test_every_button_is_a_call_that_is_taken(own_broker: ottla.Broker, reason: str) -> None:
+def test_every_button_makes_an_accepted_call(own_broker: ottla.Broker, reason: str) -> None:
     page = filled(own_broker, f"why-{reason}", **REASONS[reason])
     _, shown = get(own_broker, page)
     buttons = forms(shown)
@@ -131,7 +131,7 @@ def test_every_button_is_a_call_that_is_taken(own_broker: ottla.Broker, reason: 
 
 
 @pytest.mark.parametrize("reason", ["lag", "ratio", "active"])
-def test_each_other_way_alone_makes_it_eligible_now_or_in_time(broker: ottla.Broker, reason: str) -> None:
+def test_each_alternative_remedy_makes_the_log_eligible(broker: ottla.Broker, reason: str) -> None:
     count = len(forms(get(broker, filled(broker, f"count-{reason}", **REASONS[reason]))[1])) - 1
     assert count >= 1
     for at in range(count):
@@ -144,7 +144,7 @@ def test_each_other_way_alone_makes_it_eligible_now_or_in_time(broker: ottla.Bro
         assert found.eligible or found.eligible_at_ms is not None, (button, found.sentence)
 
 
-def test_a_dry_run_comes_with_the_page_and_not_with_its_changes(broker: ottla.Broker) -> None:
+def test_a_dry_run_is_on_the_page_and_not_in_its_changes(broker: ottla.Broker) -> None:
     page = filled(broker, "tried", **REASONS["ratio"])
     status, shown = get(broker, f"{page}?dry=yes&from=3&to=40")
     assert status == 200
@@ -155,7 +155,7 @@ def test_a_dry_run_comes_with_the_page_and_not_with_its_changes(broker: ottla.Br
         assert [each["id"] for each in next(changes)] == ["log", "why", "last", "survivors"]
 
 
-def test_what_is_left_is_looked_at_again_after_a_pass(broker: ottla.Broker) -> None:
+def test_survivors_are_measured_again_after_a_pass(broker: ottla.Broker) -> None:
     page = filled(broker, "left", **REASONS["ratio"])
     with watched(broker, f"{page}?from=0&to=1") as changes:
         assert "1 record is left" in text(found_in(next(changes), "survivors"))
@@ -167,7 +167,9 @@ def test_what_is_left_is_looked_at_again_after_a_pass(broker: ottla.Broker) -> N
         assert "0 records are left" in text(found[0]["html"])
 
 
-def test_who_watches_another_range_has_nobody_look_again(broker: ottla.Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watcher_of_another_range_causes_no_new_measurement(
+    broker: ottla.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looks = []
     look = partition._looked
 
@@ -224,7 +226,7 @@ def found_in(changes: Changes, section: str) -> str:
         ("to=9999999999999999999", "to_offset: expected a number"),
     ],
 )
-def test_a_range_that_is_none_is_refused_beside_its_fields(broker: ottla.Broker, query: str, said: str) -> None:
+def test_an_invalid_range_is_refused_next_to_its_fields(broker: ottla.Broker, query: str, said: str) -> None:
     broker.topics()
     page = "/topics/ranges/partitions/0"
     if "ranges" not in {topic.name for topic in broker.topics()}:
@@ -235,7 +237,7 @@ def test_a_range_that_is_none_is_refused_beside_its_fields(broker: ottla.Broker,
     assert "<script>" not in shown
 
 
-def test_a_dry_run_that_is_refused_is_told(broker: ottla.Broker) -> None:
+def test_a_refused_dry_run_is_reported(broker: ottla.Broker) -> None:
     page = filled(broker, "undried", **{"cleanup.policy": "delete"})
     assert "undried-0 is not compacted" in text(get(broker, f"{page}?dry=yes")[1])
 
@@ -244,13 +246,13 @@ def test_a_dry_run_that_is_refused_is_told(broker: ottla.Broker) -> None:
     ("path", "status"),
     [("/topics/none/partitions/0", 404), ("/topics/there/partitions/1", 404), ("/topics/there/partitions/x", 422)],
 )
-def test_what_is_not_there_is_said_so(broker: ottla.Broker, path: str, status: int) -> None:
+def test_missing_topics_and_partitions_are_reported(broker: ottla.Broker, path: str, status: int) -> None:
     if "there" not in {topic.name for topic in broker.topics()}:
         broker.create_topic("there", 1)
     assert get(broker, path)[0] == status
 
 
-def test_pages_bring_no_style_of_their_own(broker: ottla.Broker) -> None:
+def test_pages_contain_no_inline_style(broker: ottla.Broker) -> None:
     page = filled(broker, "styled")
     for target in (f"{page}?dry=yes", "/topics/styled"):
         _, shown = get(broker, target)

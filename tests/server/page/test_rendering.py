@@ -25,7 +25,7 @@ def page(*rows: Row, refused: str = "no") -> Page:
     return Page("Nodes", "/", (Section("nodes", "nodes", None, rows), Section("refused", "refused", refused)))
 
 
-def test_the_first_look_has_all_sections() -> None:
+def test_the_first_rendering_has_all_sections() -> None:
     lines, _ = changes(page(node(1), node(2)), None)
     assert [json.loads(line)["id"] for line in lines] == ["nodes", "refused"]
 
@@ -43,7 +43,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_what_has_changed_is_sent(name: str) -> None:
+def test_changed_parts_are_sent(name: str) -> None:
     now, ids = CHANGES[name]
     _, drawn = changes(page(node(1), node(2)), None)
     lines, drawn = changes(now, drawn)
@@ -58,7 +58,7 @@ def test_what_has_changed_is_sent(name: str) -> None:
     assert changes(page(node(1), node(2)), drawn)[0] != [] or ids == []
 
 
-def test_names_are_text_whatever_they_are() -> None:
+def test_names_are_escaped_text() -> None:
     hostile = "</td><script>alert(1)</script>\"'&"
     html = whole(page(node(1, rack=hostile), refused=hostile), LOOK)
     assert "<script>alert" not in html and html.count("&lt;script&gt;alert(1)") == 2
@@ -66,7 +66,7 @@ def test_names_are_text_whatever_they_are() -> None:
     assert all("<script" not in line for line in lines)
 
 
-def test_how_many_rows_are_shown_of_how_many_there_are_is_told() -> None:
+def test_the_number_of_shown_and_existing_rows_is_given() -> None:
     rows = tuple(Row(f"producer-{at}", ProducerRow(at, 0, 0, 0, None)) for at in range(2))
     for count, told in ((3, 1), (2, 0)):
         shown = Page("Producers", "/topics", (Section("producers", "producers", count, rows),))
@@ -79,7 +79,7 @@ def test_no_other_file_is_static(name: str) -> None:
     assert static("page.js") is not None
 
 
-def test_files_that_there_are_not_are_not_kept() -> None:
+def test_missing_files_are_not_cached() -> None:
     static("page.js")
     tracemalloc.start()
     try:

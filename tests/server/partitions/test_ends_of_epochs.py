@@ -104,7 +104,7 @@ class Life:
         self.broker.restart()
         self.client = self._client_of(self.leader)
 
-    def told_end(self, epoch: int) -> tuple[int, int]:
+    def end_from_leader_epoch(self, epoch: int) -> tuple[int, int]:
         row = OffsetForLeaderPartition(partition=0, leader_epoch=epoch)
         request = OffsetForLeaderEpochRequest(topics=(OffsetForLeaderTopic(topic="t", partitions=(row,)),))
         (answer,) = self.client.ask(request).topics[0].partitions
@@ -121,7 +121,7 @@ class Life:
     def check(self) -> None:
         model = self.model
         for epoch in range(-1, self.epoch + 2):
-            end = self.told_end(epoch)
+            end = self.end_from_leader_epoch(epoch)
             assert end == model.end_of(epoch), f"epoch {epoch} of {model.entries}, {model.log_start}-{model.log_end}"
             for offset in range(model.log_end + 1):
                 row = self.fetched(epoch, offset)
@@ -148,7 +148,7 @@ HISTORIES |= {f"seed {seed}": random.Random(seed).choices(STEPS, k=7) for seed i
 
 
 @pytest.mark.parametrize("steps", HISTORIES.values(), ids=HISTORIES)
-def test_fetch_and_offset_for_leader_epoch_know_the_same_ends(tmp_path: Path, steps: list[str]) -> None:
+def test_fetch_and_offset_for_leader_epoch_return_the_same_ends(tmp_path: Path, steps: list[str]) -> None:
     with ExitStack() as stack:
         life = Life(tmp_path, stack)
         life.check()

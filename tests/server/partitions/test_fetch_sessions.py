@@ -65,7 +65,7 @@ def sessions() -> FetchSessions:
     return FetchSessions(2, random.Random(1))
 
 
-def test_a_later_fetch_repeats_only_what_changed(sessions: FetchSessions) -> None:
+def test_a_later_fetch_repeats_only_changes(sessions: FetchSessions) -> None:
     session = opened(sessions, ("a", 0, 0), ("b", 0, 5))
     later = request(session.session_id, 1, ("a", 0, 7), ("c", 1, 0))
     assert wanted(sessions, later) == [("a", 0, 7), ("b", 0, 5), ("c", 1, 0)]
@@ -76,7 +76,7 @@ def test_a_forgotten_partition_is_not_read_again(sessions: FetchSessions) -> Non
     assert wanted(sessions, request(session.session_id, 1, forget=("a", 0))) == [("b", 0, 5)]
 
 
-def test_a_fetch_without_a_session_reads_what_it_names_and_is_not_remembered(sessions: FetchSessions) -> None:
+def test_a_fetch_without_a_session_is_not_remembered(sessions: FetchSessions) -> None:
     session, items = begin(sessions, request(0, -1, ("a", 0, 3)), False, 0)
     assert session is None and len(items) == 1 and len(sessions) == 0
 
@@ -120,7 +120,7 @@ def test_the_epoch_wraps_to_one(sessions: FetchSessions) -> None:
     assert session.next_epoch == 1
 
 
-def test_a_partition_is_news_with_records_an_error_or_moved_marks(sessions: FetchSessions) -> None:
+def test_a_partition_is_returned_with_records_an_error_or_new_offsets(sessions: FetchSessions) -> None:
     item = next(iter(opened(sessions, ("a", 0, 0)).items.values()))
 
     def news(high_watermark: int = 10, log_start_offset: int = 0, error: int = 0, records: bytes = b"") -> bool:
@@ -144,7 +144,7 @@ def test_a_partition_is_news_with_records_an_error_or_moved_marks(sessions: Fetc
     assert not news(high_watermark=11, log_start_offset=5)
 
 
-def test_partitions_that_sent_records_go_to_the_end(sessions: FetchSessions) -> None:
+def test_partitions_that_sent_records_move_to_the_end(sessions: FetchSessions) -> None:
     session = opened(sessions, ("a", 0, 0), ("b", 0, 0))
     FetchSessions.served(session, session.items["a", 0])
     assert list(session.items) == [("b", 0), ("a", 0)]
@@ -154,7 +154,7 @@ def many(count: int, first: int = 0) -> tuple[tuple[str, int, int], ...]:
     return tuple(("t", first + number, 0) for number in range(count))
 
 
-def test_sessions_are_bounded_in_what_they_remember_together() -> None:
+def test_the_total_number_of_remembered_partitions_is_limited() -> None:
     sessions = FetchSessions(10, random.Random(1))
     most = 10 * PARTITIONS_A_SLOT
     opened(sessions, *many(most - 10))
@@ -176,7 +176,7 @@ def test_sessions_are_bounded_in_what_they_remember_together() -> None:
     assert sessions.partition_count == 0
 
 
-def test_a_session_remembers_no_name_that_no_topic_can_have(sessions: FetchSessions) -> None:
+def test_a_session_ignores_invalid_topic_names(sessions: FetchSessions) -> None:
     """A partition takes 700 B, a name up to 32 KiB; a session remembers fifty thousand of them."""
     long = ("t" * 250, 0, 0)
     session, items = begin(sessions, request(0, 0, ("t" * 249, 0, 0), long), False, 0)
@@ -188,7 +188,7 @@ def test_a_session_remembers_no_name_that_no_topic_can_have(sessions: FetchSessi
     assert (len(sessions), sessions.partition_count) == (0, 0)
 
 
-def test_a_session_that_grows_beyond_the_room_there_is_is_gone() -> None:
+def test_a_session_that_outgrows_the_limit_is_removed() -> None:
     sessions = FetchSessions(2, random.Random(1))
     other = opened(sessions, *many(PARTITIONS_A_SLOT))
     session = opened(sessions, *many(PARTITIONS_A_SLOT))
@@ -211,7 +211,7 @@ def test_a_session_that_grows_beyond_the_room_there_is_is_gone() -> None:
         begin(sessions, request(other.session_id, 1), False, 0)
 
 
-def test_what_a_request_changes_is_counted_though_it_is_left_half_way() -> None:
+def test_partial_changes_of_an_aborted_request_are_counted() -> None:
     """A connection may be closed while its request with many partitions is processed."""
     sessions = FetchSessions(10, random.Random(1))
     session = opened(sessions, *many(1))

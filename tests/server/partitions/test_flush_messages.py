@@ -61,9 +61,7 @@ async def offset_of(client: InProcessClient, group: str) -> ErrorCode | int:
 
 
 @pytest.mark.parametrize("flush_messages, syncs_max", [("1", 3), ("1000000", 0)])
-def test_commits_that_come_together_share_a_sync(
-    flush_messages: str, syncs_max: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_concurrent_commits_share_a_sync(flush_messages: str, syncs_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # They arrive in one scheduler pass, however busy the machine is.
     monkeypatch.setattr(time_slices, "perf_counter", lambda: 0.0)
     files = CrashFiles()
@@ -81,7 +79,7 @@ def test_commits_that_come_together_share_a_sync(
     run_in_order(work)
 
 
-def test_a_commit_whose_sync_fails_is_refused_and_not_told_to_anybody() -> None:
+def test_a_commit_whose_sync_fails_is_refused_and_invisible() -> None:
     files = CrashFiles()
 
     async def work() -> None:
@@ -110,7 +108,7 @@ class FewDescriptors(CrashFiles):
         super().sync_dir(path)
 
 
-def test_a_flush_that_is_refused_for_a_while_is_made_up_for() -> None:
+def test_a_temporarily_refused_flush_is_repeated() -> None:
     files = FewDescriptors()
 
     async def work() -> None:
@@ -128,7 +126,7 @@ def test_a_flush_that_is_refused_for_a_while_is_made_up_for() -> None:
     run_in_order(work)
 
 
-def test_a_decision_whose_sync_fails_leaves_no_marker_and_the_restart_decides() -> None:
+def test_a_decision_whose_sync_fails_leaves_no_marker_before_the_restart() -> None:
     files = CrashFiles()
 
     async def work() -> None:
@@ -151,7 +149,7 @@ def test_a_decision_whose_sync_fails_leaves_no_marker_and_the_restart_decides() 
     run_in_order(work)
 
 
-def test_a_marker_of_an_administrator_is_answered_when_it_is_on_disk() -> None:
+def test_an_administrators_marker_is_answered_after_its_sync() -> None:
     files = CrashFiles()
 
     async def work() -> None:
@@ -175,7 +173,7 @@ def test_a_marker_of_an_administrator_is_answered_when_it_is_on_disk() -> None:
     run_in_order(work)
 
 
-def test_a_reader_gets_records_once_they_are_on_disk() -> None:
+def test_a_reader_gets_records_after_their_sync() -> None:
     files = CrashFiles()
 
     async def work() -> None:
@@ -202,7 +200,7 @@ def test_a_reader_gets_records_once_they_are_on_disk() -> None:
     run_in_order(work)
 
 
-def test_a_reader_gets_records_though_their_producer_has_gone_before_the_sync() -> None:
+def test_a_reader_gets_records_whose_producer_disconnected_before_the_sync() -> None:
     files = CrashFiles()
 
     async def work() -> None:

@@ -74,21 +74,21 @@ async def answers_of_two(files: GatedSyncs, log: Log, *, fails: bool) -> list[Er
     return answers
 
 
-async def test_those_who_come_while_a_sync_runs_share_the_next_one() -> None:
+async def test_producers_that_arrive_during_a_sync_share_the_next() -> None:
     files = GatedSyncs()
     log = make_log(files, flush_messages=1)
     assert await answers_of_two(files, log, fails=False) == [ErrorCode.NONE] * 3
     assert (files.syncs, log.recovery_point) == (2, 3)
 
 
-async def test_everybody_who_waits_for_a_sync_that_fails_is_told_and_nobody_asks_the_disk_again() -> None:
+async def test_a_failed_sync_fails_all_its_producers_and_is_not_repeated() -> None:
     files = GatedSyncs()
     log = make_log(files, flush_messages=1)
     assert await answers_of_two(files, log, fails=True) == [ErrorCode.KAFKA_STORAGE_ERROR] * 3
     assert (files.syncs, log.recovery_point) == (1, 0)
 
 
-async def test_a_log_that_goes_offline_while_its_sync_runs_is_not_vouched_for() -> None:
+async def test_a_log_that_fails_during_its_sync_is_not_acknowledged() -> None:
     files = GatedSyncs()
     log = make_log(files, flush_messages=1)
 
@@ -105,7 +105,7 @@ async def test_a_log_that_goes_offline_while_its_sync_runs_is_not_vouched_for() 
     assert log.recovery_point == 0
 
 
-async def test_whoever_waits_for_a_sync_that_cannot_even_begin_is_told_and_may_ask_again() -> None:
+async def test_a_sync_that_cannot_start_fails_its_producers_and_can_be_retried() -> None:
     files = CrashFiles()
     log, flusher = make_log(files, flush_messages=1), Flusher(Clock(lambda: 0), lambda log: None)
     append(log, ("k", "v"))
@@ -122,7 +122,7 @@ async def test_whoever_waits_for_a_sync_that_cannot_even_begin_is_told_and_may_a
     assert (log.failure, log.recovery_point) == (None, 1)
 
 
-async def test_a_log_that_cannot_be_flushed_does_not_keep_the_others_from_it() -> None:
+async def test_a_log_that_cannot_be_flushed_does_not_block_the_others() -> None:
     bad_disk = CrashFiles()
     bad, good = make_log(bad_disk), make_log()
     for log in (bad, good):
@@ -177,9 +177,7 @@ LATER: dict[str, Callable[[Log], None]] = {
 
 @each_case("which", ["sync", "sync_dir"])
 @each_case("later", LATER.values(), ids=LATER.keys())
-def test_after_a_failed_sync_nothing_brings_the_recovery_point_further(
-    later: Callable[[Log], None], which: str
-) -> None:
+def test_after_a_failed_sync_the_recovery_point_stays(later: Callable[[Log], None], which: str) -> None:
     files = CrashFiles()
     log = make_log(files)
     append(log, ("a", "1"), roll=True)

@@ -28,7 +28,7 @@ def pipelined(client: RawClient, *requests: Any) -> list[Any]:
     return [client.receive().responses[0].partition_responses[0] for _ in requests]
 
 
-async def test_a_heavy_batch_waits_for_its_thread_and_holds_up_its_own_connection_alone(tmp_path: Path) -> None:
+async def test_a_heavy_batch_waits_for_a_thread_and_blocks_only_its_connection(tmp_path: Path) -> None:
     async with serving(tmp_path, OsFiles()) as served, trio.open_nursery() as nursery:
         await served.ask(create_topic, "t")
         threads = served.broker.services.appends.heavy_checks
@@ -56,7 +56,7 @@ async def test_a_heavy_batch_waits_for_its_thread_and_holds_up_its_own_connectio
         assert records_of(end) == [(1 + len(MANY), b"behind", b"it")]
 
 
-async def test_a_heavy_batch_is_refused_as_any_other(tmp_path: Path) -> None:
+async def test_a_heavy_batch_is_refused_like_any_other(tmp_path: Path) -> None:
     async with serving(tmp_path, OsFiles()) as served:
         await served.ask(create_topic, "t", cleanup_policy="compact")
         refused = await served.ask(produce, "t", *[(None, "v")] * len(MANY))
@@ -65,7 +65,7 @@ async def test_a_heavy_batch_is_refused_as_any_other(tmp_path: Path) -> None:
         assert (await served.ask(produce, "t", ("k", "v"))).base_offset == 0
 
 
-async def test_what_was_refused_goes_without_a_collection(tmp_path: Path) -> None:
+async def test_a_refused_batch_is_freed_without_a_collection(tmp_path: Path) -> None:
     async with serving(tmp_path, OsFiles()) as served:
         await served.ask(create_topic, "t", cleanup_policy="compact")
         gc.disable()

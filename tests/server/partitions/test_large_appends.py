@@ -63,7 +63,9 @@ async def keys(served: Served, count: int) -> list[bytes | None]:
     return found
 
 
-async def produce_beside(served: Served, answers: list[tuple[str, int]], topic: str, pair: tuple[str, str]) -> None:
+async def produce_concurrently(
+    served: Served, answers: list[tuple[str, int]], topic: str, pair: tuple[str, str]
+) -> None:
     """Produce on a connection of its own."""
 
     def ask() -> Any:
@@ -74,7 +76,7 @@ async def produce_beside(served: Served, answers: list[tuple[str, int]], topic: 
     answers.append((pair[0], row.base_offset if row.error_code == ErrorCode.NONE else -row.error_code))
 
 
-async def test_while_it_is_written_others_go_on_and_producers_of_its_partition_wait(tmp_path: Path) -> None:
+async def test_during_the_write_only_producers_of_the_partition_wait(tmp_path: Path) -> None:
     files, hanging = TroubledFiles(), HangingWrites()
     answers: list[tuple[str, int]] = []
     async with serving(tmp_path, files, **QUIET) as served, trio.open_nursery() as nursery:
@@ -82,10 +84,10 @@ async def test_while_it_is_written_others_go_on_and_producers_of_its_partition_w
             await served.ask(create_topic, topic)
         files.trouble = hanging
         with trio.fail_after(PATIENCE_S):
-            nursery.start_soon(produce_beside, served, answers, "t", LARGE)
+            nursery.start_soon(produce_concurrently, served, answers, "t", LARGE)
             await hanging.wait_until_reached()
             for number in range(3):
-                nursery.start_soon(produce_beside, served, answers, "t", (f"waits {number}", "v"))
+                nursery.start_soon(produce_concurrently, served, answers, "t", (f"waits {number}", "v"))
             assert (await served.ask(produce, "u", ("k", "v"))).base_offset == 0
             assert not (await served.ask(fetch, "t", 0)).records
             assert not answers
@@ -98,14 +100,14 @@ async def test_while_it_is_written_others_go_on_and_producers_of_its_partition_w
         assert len(set(await keys(served, 4))) == 4
 
 
-async def test_a_marker_does_not_wait_and_the_batch_is_written_anew(tmp_path: Path) -> None:
+async def test_a_marker_does_not_wait_and_the_batch_is_written_again(tmp_path: Path) -> None:
     files, hanging = TroubledFiles(), HangingWrites()
     answers: list[tuple[str, int]] = []
     async with serving(tmp_path, files, **QUIET) as served, trio.open_nursery() as nursery:
         await served.ask(create_topic, "t")
         files.trouble = hanging
         with trio.fail_after(PATIENCE_S):
-            nursery.start_soon(produce_beside, served, answers, "t", LARGE)
+            nursery.start_soon(produce_concurrently, served, answers, "t", LARGE)
             await hanging.wait_until_reached()
             served.broker.services.appends.append_own(TopicPartition("t", 0), batch(("marker", "v")))
             hanging.let_on()
@@ -116,7 +118,7 @@ async def test_a_marker_does_not_wait_and_the_batch_is_written_anew(tmp_path: Pa
 
 
 @pytest.mark.parametrize("place", ["in the worker", "at its end"])
-async def test_a_full_disk_refuses_it_and_takes_the_next_one_when_there_is_room(tmp_path: Path, place: str) -> None:
+async def test_a_full_disk_refuses_a_large_append_and_accepts_the_next(tmp_path: Path, place: str) -> None:
     files = TroubledFiles()
     asked = 0
 
@@ -141,14 +143,14 @@ async def test_a_full_disk_refuses_it_and_takes_the_next_one_when_there_is_room(
         assert await keys(served, 2) == [b"before", b"large"]
 
 
-async def test_a_topic_that_is_deleted_meanwhile_does_not_take_it(tmp_path: Path) -> None:
+async def test_a_topic_deleted_during_the_write_refuses_the_append(tmp_path: Path) -> None:
     files, hanging = TroubledFiles(), HangingWrites()
     answers: list[tuple[str, int]] = []
     async with serving(tmp_path, files, **QUIET) as served, trio.open_nursery() as nursery:
         await served.ask(create_topic, "t")
         files.trouble = hanging
         with trio.fail_after(PATIENCE_S):
-            nursery.start_soon(produce_beside, served, answers, "t", LARGE)
+            nursery.start_soon(produce_concurrently, served, answers, "t", LARGE)
             await hanging.wait_until_reached()
             await served.ask(delete, "t")
             hanging.let_on()
@@ -157,7 +159,7 @@ async def test_a_topic_that_is_deleted_meanwhile_does_not_take_it(tmp_path: Path
         assert answers[0][1] < 0
 
 
-async def test_what_cannot_be_read_before_the_first_append_refuses_it(tmp_path: Path) -> None:
+async def test_an_unreadable_old_segment_refuses_the_first_append(tmp_path: Path) -> None:
     """A worker thread reads the old records, and the request does not wait for ever."""
     files = TroubledFiles()
     async with serving(tmp_path, files, **QUIET) as served:

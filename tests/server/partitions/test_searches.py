@@ -26,7 +26,7 @@ from support.logs.make_log import make_log
 PATIENCE_S = 60
 
 
-def goes_on() -> None:
+def do_nothing() -> None:
     """Do nothing: the client is connected, and the broker serves."""
 
 
@@ -35,7 +35,7 @@ def log() -> Log:
     return make_log(CrashFiles())
 
 
-async def test_an_address_has_one_of_the_two_threads_of_a_data_directory(log: Log) -> None:
+async def test_an_address_gets_one_of_the_two_threads_per_directory(log: Log) -> None:
     all_searches, let_on = Searches(), threading.Event()
     reached = trio.Event()
     token = trio.lowlevel.current_trio_token()
@@ -53,18 +53,16 @@ async def test_an_address_has_one_of_the_two_threads_of_a_data_directory(log: Lo
     with trio.fail_after(PATIENCE_S):
         async with trio.open_nursery() as nursery:
             for _ in range(3):
-                nursery.start_soon(all_searches.run, [Search(log, hangs())], "greedy", goes_on)
+                nursery.start_soon(all_searches.run, [Search(log, hangs())], "greedy", do_nothing)
             await reached.wait()
             other = Search(log, finds())
-            await all_searches.run([other], "other", goes_on)
+            await all_searches.run([other], "other", do_nothing)
             assert other.found == (1, 2, 3)
             let_on.set()
     assert not all_searches._places
 
 
-async def test_a_long_search_lets_a_short_one_of_the_same_address_go_first(
-    log: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_long_search_lets_a_short_one_of_its_address_pass(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(searches, "SEARCHING_S", 0.0)
     all_searches, is_found = Searches(), threading.Event()
     steps = 0
@@ -83,10 +81,10 @@ async def test_a_long_search_lets_a_short_one_of_the_same_address_go_first(
 
     with trio.fail_after(PATIENCE_S):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(all_searches.run, [Search(log, long())], "one", goes_on)
+            nursery.start_soon(all_searches.run, [Search(log, long())], "one", do_nothing)
             while not steps:
                 await trio.to_thread.run_sync(bool)
-            await all_searches.run([Search(log, short())], "one", goes_on)
+            await all_searches.run([Search(log, short())], "one", do_nothing)
 
 
 def _leaves(broker: Broker) -> None:
@@ -111,7 +109,9 @@ class Leaving(Staying):
 
 @pytest.mark.parametrize("timestamp", [NOW_MS + 30, -3], ids=["by timestamp", "the latest"])
 @pytest.mark.parametrize("what", [_leaves, _stops], ids=["the client leaves", "the broker is stopping"])
-def test_a_search_ends_when(what: Any, timestamp: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_ends_when_its_client_leaves_or_the_broker_stops(
+    what: Any, timestamp: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(searches, "SEARCHING_S", 0.0)
     monkeypatch.setattr(timestamp_search, "SEARCHED_AT_ONCE", 1)
 

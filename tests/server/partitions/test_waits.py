@@ -71,20 +71,20 @@ class Case:
         Case(10, 0, MANY_BYTES, complete=True),
     ],
 )
-def test_what_is_there_completes_a_fetch_by_the_rule_of_apache_kafka(case: Case) -> None:
+def test_available_bytes_complete_a_fetch_by_apache_kafkas_rule(case: Case) -> None:
     log = log_of(10, segment_bytes=4 * SIZE)
     assert [segment.base_offset for segment in log.segments] == [0, 4, 8]
     found = waiter(FetchWaits(), wanted(log, case.offset, case.max_bytes), min_bytes=case.min_bytes)
     assert found.is_complete == case.complete
 
 
-def test_bytes_of_several_partitions_count_together() -> None:
+def test_bytes_of_several_partitions_are_added() -> None:
     one, two = wanted(log_of(2), 0, SIZE), wanted(log_of(5, OTHER), 2)
     assert waiter(FetchWaits(), one, two, min_bytes=4 * SIZE).is_complete
     assert not waiter(FetchWaits(), one, two, min_bytes=4 * SIZE + 1).is_complete
 
 
-def test_a_fetch_is_complete_once_all_missing_bytes_have_come() -> None:
+def test_a_fetch_is_complete_when_all_missing_bytes_have_arrived() -> None:
     waits, one, two = FetchWaits(), log_of(1), log_of(1, OTHER)
     with waiter(waits, wanted(one, 1), wanted(two, 0), min_bytes=3 * SIZE) as parked:
         for log, complete in [(one, False), (two, True)]:
@@ -93,7 +93,7 @@ def test_a_fetch_is_complete_once_all_missing_bytes_have_come() -> None:
             assert parked.is_complete == complete
 
 
-def test_what_one_partition_may_not_give_has_to_come_from_another() -> None:
+def test_bytes_beyond_a_partitions_limit_must_come_from_another() -> None:
     waits, small, large = FetchWaits(), log_of(0), log_of(0, OTHER)
     with waiter(waits, wanted(small, 0, max_bytes=SIZE), wanted(large, 0), min_bytes=2 * SIZE) as parked:
         for log, complete in [(small, False), (small, False), (small, False), (large, True)]:
@@ -102,7 +102,7 @@ def test_what_one_partition_may_not_give_has_to_come_from_another() -> None:
             assert parked.is_complete == complete
 
 
-def test_a_roll_completes_with_the_first_record_behind_it() -> None:
+def test_a_roll_completes_a_fetch_with_the_next_record() -> None:
     """The segment where the fetch waits can receive nothing more."""
     waits, log = FetchWaits(), log_of(1)
     with waiter(waits, wanted(log, 1), min_bytes=MANY_BYTES) as parked:
@@ -114,7 +114,7 @@ def test_a_roll_completes_with_the_first_record_behind_it() -> None:
         assert parked.is_complete
 
 
-def test_who_came_before_an_append_is_told_of_it_also_when_somebody_has_seen_it_meanwhile() -> None:
+def test_an_earlier_waiter_hears_of_an_append_that_a_later_saw() -> None:
     """With `flush.messages` the notification comes once the append is on disk."""
     waits, log = FetchWaits(), log_of(1)
     with waiter(waits, wanted(log, 1)) as early:
@@ -143,7 +143,7 @@ def test_an_open_transaction_hides_all_growth_from_readers_of_committed_records(
         assert decided.is_complete
 
 
-def test_behind_the_last_stable_offset_a_reader_of_committed_records_waits_until_it_is_reached() -> None:
+def test_a_committed_reader_waits_for_the_last_stable_offset() -> None:
     waits, log = FetchWaits(), log_of(1)
     in_transaction(log, 0)
     append(log, ("k", "v"))
@@ -164,7 +164,7 @@ def stopped(waits: FetchWaits, _: Log) -> None:
 
 @pytest.mark.parametrize("event", [changed, stopped])
 @pytest.mark.parametrize("committed", [False, True])
-async def test_other_events_make_a_fetch_look_again_without_completing_it(
+async def test_other_events_make_a_fetch_check_again_without_completing_it(
     event: Callable[[FetchWaits, Log], None], committed: bool
 ) -> None:
     waits, log = FetchWaits(), log_of(1)
@@ -175,7 +175,7 @@ async def test_other_events_make_a_fetch_look_again_without_completing_it(
         assert not parked.is_complete
 
 
-async def test_an_end_that_cannot_be_found_makes_those_look_again_who_wait_for_it() -> None:
+async def test_an_unreadable_end_makes_its_waiters_check_again() -> None:
     """The append has succeeded, and its caller does not learn of the error."""
     waits, log = FetchWaits(), log_of(1)
     for producer_id in (7, 8):
@@ -189,7 +189,7 @@ async def test_an_end_that_cannot_be_found_makes_those_look_again_who_wait_for_i
 
 
 @pytest.mark.parametrize(("in_active", "looks_again"), [(False, True), (True, False)])
-async def test_who_waits_in_a_segment_that_was_replaced_looks_again(
+async def test_a_waiter_in_a_replaced_segment_checks_again(
     autojump_clock: trio.testing.MockClock, in_active: bool, looks_again: bool
 ) -> None:
     waits, log = FetchWaits(), log_of(1)
@@ -203,14 +203,14 @@ async def test_who_waits_in_a_segment_that_was_replaced_looks_again(
         assert await parked.wait(1) == looks_again
 
 
-async def test_a_fetch_that_nothing_wakes_gives_up_after_its_time(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_fetch_without_events_ends_after_its_maximum_wait(autojump_clock: trio.testing.MockClock) -> None:
     start = trio.current_time()
     with waiter(FetchWaits(), wanted(log_of(0), 0)) as parked:
         assert not await parked.wait(500)
     assert trio.current_time() == start + 0.5
 
 
-def test_nothing_is_left_behind_when_a_waiter_leaves() -> None:
+def test_a_departing_waiter_leaves_no_entries() -> None:
     waits, one, two = FetchWaits(), log_of(0), log_of(0, OTHER)
     with waiter(waits, wanted(one, 0), wanted(two, 0)), waiter(waits, wanted(one, 0), committed=True):
         assert len(waits) == 3

@@ -68,7 +68,7 @@ def test_a_rate_forgets_samples_one_by_one() -> None:
     assert len(rate._samples) <= 12
 
 
-def test_nothing_is_waited_for_longer_than_an_answer_can_say() -> None:
+def test_throttle_times_are_limited_to_the_fields_maximum() -> None:
     rate, bucket = Rate(), TokenBucket()
     rate.record(2.0**62, WINDOW, 0)
     bucket.take(2.0**62, 1, WINDOW, 0)
@@ -77,7 +77,7 @@ def test_nothing_is_waited_for_longer_than_an_answer_can_say() -> None:
 
 
 @pytest.mark.parametrize("bound", [5e-324, 1e308])
-def test_the_least_and_the_largest_bound_can_be_reckoned_with(bound: float) -> None:
+def test_the_smallest_and_largest_quotas_are_usable(bound: float) -> None:
     time = Time()
     quotas = quotas_of(time, {TIME: bound, MUTATED: bound})
     for _ in range(3):
@@ -91,7 +91,7 @@ def test_the_least_and_the_largest_bound_can_be_reckoned_with(bound: float) -> N
         time.ms += 10**12
 
 
-def test_a_bucket_begins_full_and_fills_again() -> None:
+def test_a_bucket_starts_full_and_refills() -> None:
     bucket = TokenBucket()
     assert bucket.tokens(5, WINDOW, 0) == 55
     bucket.take(60, 5, WINDOW, 0)
@@ -100,7 +100,7 @@ def test_a_bucket_begins_full_and_fills_again() -> None:
     assert bucket.tokens(5, WINDOW, 100_000) == 55
 
 
-def test_whoever_reads_how_many_tokens_there_are_changes_nothing() -> None:
+def test_reading_the_number_of_tokens_changes_nothing() -> None:
     time = Time()
     quotas = quotas_of(time, {MUTATED: 1})
     slow = quotas.mutations(APP, strict=False)
@@ -118,7 +118,7 @@ def test_whoever_reads_how_many_tokens_there_are_changes_nothing() -> None:
 # Clients
 
 
-def test_a_client_waits_until_the_rate_is_its_quota_again() -> None:
+def test_a_client_waits_until_its_rate_is_below_the_quota() -> None:
     time = Time()
     quotas = quotas_of(time, {PRODUCED: 100})
     assert quotas.use(PRODUCED, APP, 1000) == 0
@@ -135,12 +135,12 @@ def test_a_client_waits_until_the_rate_is_its_quota_again() -> None:
     assert quotas.use(PRODUCED, APP, 0) == 0
 
 
-def test_time_is_waited_for_a_sample_at_most() -> None:
+def test_request_time_is_delayed_by_at_most_one_sample() -> None:
     quotas = quotas_of(Time(), {TIME: 1})
     assert quotas.use(TIME, APP, 1000) == WINDOW.sample_ms
 
 
-def test_what_is_taken_back_does_not_count() -> None:
+def test_returned_usage_does_not_count() -> None:
     quotas = quotas_of(Time(), {FETCHED: 100})
     assert quotas.use(FETCHED, APP, 5000) == 40_000
     quotas.take_back(FETCHED, APP, 5000)
@@ -149,14 +149,14 @@ def test_what_is_taken_back_does_not_count() -> None:
     assert quotas.bytes_without_throttling(APP, PRODUCED) is None
 
 
-def test_another_amount_counts_what_was_used_before() -> None:
+def test_a_changed_quota_counts_earlier_usage() -> None:
     quotas = quotas_of(Time(), {PRODUCED: 1000})
     assert quotas.use(PRODUCED, APP, 2000) == 0
     quotas.set(Holding.of({Entity.of({"user": "alice"}): {PRODUCED: 100}}, {}).limits)
     assert quotas.use(PRODUCED, APP, 0) == 10_000
 
 
-def test_mutations_are_refused_once_there_are_no_tokens() -> None:
+def test_mutations_are_refused_without_tokens() -> None:
     time = Time()
     quotas = quotas_of(time, {MUTATED: 1})
     strict = quotas.mutations(APP, strict=True)
@@ -174,7 +174,7 @@ def test_mutations_are_refused_once_there_are_no_tokens() -> None:
     later.record(1)
 
 
-def test_mutations_of_old_versions_are_taken_and_waited_for() -> None:
+def test_mutations_of_old_versions_are_accepted_and_delayed() -> None:
     permissive = quotas_of(Time(), {MUTATED: 1}).mutations(APP, strict=False)
     assert permissive is not None
     permissive.record(13)
@@ -183,7 +183,7 @@ def test_mutations_of_old_versions_are_taken_and_waited_for() -> None:
     assert permissive.throttle_ms == 3000
 
 
-def test_who_is_throttled_is_told_until_the_time_is_over() -> None:
+def test_a_throttled_client_is_listed_until_its_delay_ends() -> None:
     time = Time()
     quotas = quotas_of(time, {PRODUCED: 100})
     quotas.mute(PRODUCED, APP, quotas.use(PRODUCED, APP, 1500))
@@ -199,7 +199,7 @@ def test_who_is_throttled_is_told_until_the_time_is_over() -> None:
 # Remembered clients
 
 
-def test_hostile_client_ids_grow_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hostile_client_ids_use_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rates, "SENSORS_MAX", 100)
     quotas = quotas_of(Time(), {PRODUCED: 100}, client_id=None)
     tracemalloc.start()
@@ -212,12 +212,12 @@ def test_hostile_client_ids_grow_no_memory(monkeypatch: pytest.MonkeyPatch) -> N
     assert remembered_bytes < 100 * 4_096
 
 
-def test_names_of_any_length_are_told_apart() -> None:
+def test_long_names_are_distinguished() -> None:
     assert bounded("app") == "app"
     assert bounded("a" * 1000 + "b") != bounded("a" * 1000 + "c")
 
 
-def test_who_has_used_nothing_for_an_hour_is_forgotten() -> None:
+def test_a_client_inactive_for_an_hour_is_forgotten() -> None:
     kept: Sensors[str, Rate] = Sensors(Rate)
     first = kept.get("a", 0)
     kept.get("b", rates.INACTIVE_MS - 1)
@@ -226,7 +226,7 @@ def test_who_has_used_nothing_for_an_hour_is_forgotten() -> None:
     assert [key for key, _ in kept.items()] == ["c"]
 
 
-def test_nothing_is_remembered_of_a_key_without_quotas() -> None:
+def test_keys_without_quotas_are_not_remembered() -> None:
     quotas = quotas_of(Time(), {PRODUCED: 100})
     quotas.use(PRODUCED, APP, 1)
     quotas.set({})
@@ -236,7 +236,7 @@ def test_nothing_is_remembered_of_a_key_without_quotas() -> None:
 # Connections
 
 
-def test_the_next_connection_waits_for_its_rate_but_not_longer_than_a_sample() -> None:
+def test_the_next_connection_waits_for_its_rate_at_most_one_sample() -> None:
     rates = ConnectionRates(Time(), WINDOW)
     assert [rates.arrived({(0, "A"): 1, (0, ""): UNLIMITED}) for _ in range(11)] == [0] * 10 + [1000]
     assert rates.arrived({(0, "B"): 1}) == 0

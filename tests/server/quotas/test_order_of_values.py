@@ -21,7 +21,7 @@ def bucket(key: str, buckets: int) -> int:
 
 
 @pytest.mark.parametrize("count", range(1, len(KEYS) + 1))
-def test_values_come_bucket_by_bucket_whatever_the_order_in_which_they_were_set(count: int) -> None:
+def test_values_are_listed_by_hash_bucket_in_any_order_of_setting(count: int) -> None:
     buckets = 4 if count < 4 else 8
     for keys in combinations(KEYS, count):
         found = set()

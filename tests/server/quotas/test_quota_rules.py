@@ -69,7 +69,7 @@ def test_a_value_is_set_or_refused(entity: dict[str, str | None], key: str, valu
     assert changed == ({of: {key: value}} if problem is None else {})
 
 
-def test_an_entity_that_is_named_twice_is_refused_after_its_first_alteration() -> None:
+def test_an_entity_named_twice_is_refused_after_its_first_alteration() -> None:
     both = Entity.of({"user": "alice", "client-id": None})
     first, second = Alteration(both, [("request_percentage", 5.0)]), Alteration(both, [("request_percentage", 6.0)])
     outcomes, changed = alter({}, [first, second], is_literal_address)
@@ -77,7 +77,7 @@ def test_an_entity_that_is_named_twice_is_refused_after_its_first_alteration() -
     assert changed == {both: {"request_percentage": 5.0}}
 
 
-def test_what_is_refused_in_one_key_changes_nothing_of_its_entity() -> None:
+def test_one_refused_key_keeps_all_values_of_its_entity() -> None:
     present = {ALICE: {"producer_byte_rate": 5.0}}
     wish = Alteration(ALICE, [("producer_byte_rate", None), ("consumer_byte_rate", 0.0)])
     assert alter(present, [wish], is_literal_address)[1] == {}
@@ -104,7 +104,7 @@ ENTITIES = [
 
 
 @pytest.mark.parametrize(("components", "strict", "expected"), FILTERS)
-def test_a_filter_takes(components: list[Component], strict: bool, expected: list[str]) -> None:
+def test_a_filter_selects_entities(components: list[Component], strict: bool, expected: list[str]) -> None:
     wanted = filter_of(components, strict)
     assert [str(entity) for entity in ENTITIES if wanted.takes(entity)] == expected
 
@@ -122,7 +122,7 @@ def test_a_filter_takes(components: list[Component], strict: bool, expected: lis
         ([Component("group", 2, None)], ErrorCode.UNSUPPORTED_VERSION),
     ],
 )
-def test_a_filter_that_contradicts_itself_is_refused(components: list[Component], code: ErrorCode) -> None:
+def test_a_contradicting_filter_is_refused(components: list[Component], code: ErrorCode) -> None:
     with pytest.raises(KafkaError) as refusal:
         filter_of(components, False)
     assert refusal.value.code is code
@@ -142,7 +142,7 @@ LEVELS: list[tuple[dict[str, str | None], Sharing]] = [
 
 
 @pytest.mark.parametrize("first", range(len(LEVELS)))
-def test_the_strongest_level_that_has_a_quota_holds(first: int) -> None:
+def test_the_most_specific_quota_applies(first: int) -> None:
     limits = QuotaLimits((Entity.of(entity), at + 1.0) for at, (entity, _) in enumerate(LEVELS) if at >= first)
     found = limits.find("alice", "app")
     assert found is not None
@@ -150,7 +150,7 @@ def test_the_strongest_level_that_has_a_quota_holds(first: int) -> None:
     assert QuotaLimits([]).find("alice", "app") is None
 
 
-def test_a_client_without_id_falls_under_quotas_of_users_alone() -> None:
+def test_a_client_without_id_is_subject_only_to_user_quotas() -> None:
     assert QuotaLimits([(Entity.of({"client-id": None}), 1.0)]).find("alice", "") is None
     both = Entity.of({"user": "alice", "client-id": None})
     for quotas in ([(ALICE, 1.0)], [(ALICE, 1.0), (both, 2.0)]):
@@ -159,11 +159,11 @@ def test_a_client_without_id_falls_under_quotas_of_users_alone() -> None:
 
 
 @pytest.mark.parametrize("bound", [math.inf, math.nan])
-def test_a_quota_that_is_no_number_limits_nobody(bound: float) -> None:
+def test_a_quota_that_is_not_finite_limits_no_client(bound: float) -> None:
     assert QuotaLimits([(ALICE, bound)]).find("alice", "app") is None
 
 
-def test_entries_of_the_catalog_are_read_back() -> None:
+def test_entries_of_the_catalog_read_back() -> None:
     quotas = {entity: {"producer_byte_rate": 5.0} for entity in ENTITIES[:4]}
     quotas[Entity.of({"ip": "here"})] = {"connection_creation_rate": 3.0}
     quotas[Entity.of({"user": "a&b=c", "client-id": None})] = {"request_percentage": 0.5}
@@ -186,7 +186,7 @@ def test_entries_of_the_catalog_are_read_back() -> None:
         {"entity": {"ip": "nowhere"}, "quotas": {"connection_creation_rate": 5}},
     ],
 )
-def test_an_entry_that_is_none_is_told_in_a_line(facts: dict[str, object]) -> None:
+def test_an_invalid_entry_is_reported_in_one_line(facts: dict[str, object]) -> None:
     holding, (problem,) = read_entries(
         {"k": facts, "user=bob": {"entity": {"user": "bob"}, "quotas": {"request_percentage": 1}}}
     )
@@ -194,7 +194,7 @@ def test_an_entry_that_is_none_is_told_in_a_line(facts: dict[str, object]) -> No
     assert list(holding.quotas) == [Entity.of({"user": "bob"})]
 
 
-def test_facts_say_what_was_set() -> None:
+def test_stored_facts_contain_the_set_values() -> None:
     entity, values = read_facts({"entity": {"user": None}, "quotas": {"request_percentage": 5}})
     assert (entity, values) == (Entity.of({"user": None}), {"request_percentage": 5.0})
 
@@ -202,12 +202,12 @@ def test_facts_say_what_was_set() -> None:
 @pytest.mark.parametrize(
     "entity", [*ENTITIES, Entity.of({"user": "a,b=c", "client-id": None}), Entity.of({"ip": None})]
 )
-def test_an_entity_is_read_as_it_is_written(entity: Entity) -> None:
+def test_an_entity_reads_back_as_written(entity: Entity) -> None:
     assert parse(str(entity)) == entity
 
 
 @pytest.mark.parametrize("text", ["", "alice", "user", "user=", "users=alice", "user=a,user=b", "user=a,client-id="])
-def test_what_is_no_entity_is_refused_in_a_line(text: str) -> None:
+def test_an_invalid_entity_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(ValueError, match="expected user=NAME"):
         parse(text)
 
@@ -224,7 +224,7 @@ ODD_NAMES: list[dict[str, str | None]] = [
 ]
 
 
-def test_no_two_entities_have_one_text_and_each_text_is_read_as_its_entity() -> None:
+def test_different_entities_have_different_texts_that_read_back() -> None:
     entities = [Entity.of(names) for names in ODD_NAMES]
     assert [parse(str(entity)) for entity in entities] == entities
     assert len({str(entity) for entity in entities}) == len(entities)

@@ -14,7 +14,7 @@ def virtual_clock() -> Clock:
     return Clock(SteppableWall(), virtual_ms)
 
 
-async def test_it_starts_at_the_wall_time_and_moves_by_what_it_is_told() -> None:
+async def test_a_clock_starts_at_the_wall_time_and_moves_as_requested() -> None:
     clock = Clock()
     before = wall_time_ms()
     assert before <= clock.now_ms() <= wall_time_ms()
@@ -47,7 +47,7 @@ async def test_a_wait_ends_as_soon_as_the_clock_is_moved_past_it(autojump_clock:
 
 
 @pytest.mark.parametrize("step_ms", [-HOUR_MS, HOUR_MS])
-async def test_a_wall_clock_that_is_set_moves_no_wait(step_ms: int, autojump_clock: trio.testing.MockClock) -> None:
+async def test_setting_a_wall_clock_moves_no_wait(step_ms: int, autojump_clock: trio.testing.MockClock) -> None:
     wall = SteppableWall()
     clock, start = Clock(wall, virtual_ms), trio.current_time()
     wall_before_ms = clock.now_ms()
@@ -59,7 +59,7 @@ async def test_a_wall_clock_that_is_set_moves_no_wait(step_ms: int, autojump_clo
     assert trio.current_time() == start + 60
 
 
-async def test_a_clock_that_is_moved_back_takes_back_the_wall_time_alone(
+async def test_setting_a_clock_back_changes_only_the_wall_time(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     clock, start = virtual_clock(), trio.current_time()
@@ -73,7 +73,7 @@ async def test_a_clock_that_is_moved_back_takes_back_the_wall_time_alone(
     assert trio.current_time() == start + 60
 
 
-async def test_a_steppable_wall_goes_by_trios_clock_between_its_steps(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_steppable_wall_clock_follows_trios_clock_between_steps(autojump_clock: trio.testing.MockClock) -> None:
     wall = SteppableWall()
     before_ms = wall()
     await trio.sleep(5)
@@ -87,7 +87,7 @@ async def test_a_steppable_wall_goes_by_trios_clock_between_its_steps(autojump_c
 # Standing still
 
 
-async def test_a_frozen_clock_stands_still_and_goes_on_from_where_it_stood(
+async def test_a_frozen_clock_stops_and_continues_from_the_same_time(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     clock = virtual_clock()
@@ -104,7 +104,7 @@ async def test_a_frozen_clock_stands_still_and_goes_on_from_where_it_stood(
 
 
 @pytest.mark.parametrize("by_ms", [-HOUR_MS, HOUR_MS])
-async def test_a_frozen_clock_is_moved_by_hand_alone(by_ms: int, autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_frozen_clock_moves_only_manually(by_ms: int, autojump_clock: trio.testing.MockClock) -> None:
     clock = virtual_clock()
     clock.freeze()
     now_ms, elapsed_ms = clock.now_ms(), clock.elapsed_ms()
@@ -113,7 +113,7 @@ async def test_a_frozen_clock_is_moved_by_hand_alone(by_ms: int, autojump_clock:
     assert (clock.now_ms(), clock.elapsed_ms()) == (now_ms + by_ms, elapsed_ms + max(0, by_ms))
 
 
-async def test_a_wait_on_a_frozen_clock_ends_when_it_is_moved_or_goes_on(
+async def test_a_wait_on_a_frozen_clock_ends_after_a_move_or_unfreeze(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     clock, woken = virtual_clock(), []
@@ -155,7 +155,7 @@ async def test_a_wait_on_a_frozen_clock_does_not_run_busy() -> None:
     assert steps < 10
 
 
-async def test_a_clock_that_begins_anew_forgets_every_move(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_restarted_clock_forgets_every_move(autojump_clock: trio.testing.MockClock) -> None:
     clock = virtual_clock()
     before = clock.now_ms(), clock.elapsed_ms()
     clock.advance(HOUR_MS)
@@ -167,7 +167,7 @@ async def test_a_clock_that_begins_anew_forgets_every_move(autojump_clock: trio.
 # Work in progress
 
 
-async def test_whoever_moves_it_can_wait_for_those_whose_time_has_come() -> None:
+async def test_a_move_can_be_followed_by_a_wait_for_due_jobs() -> None:
     clock, events = virtual_clock(), []
     working = trio.Event()
 
@@ -189,7 +189,7 @@ async def test_whoever_moves_it_can_wait_for_those_whose_time_has_come() -> None
         assert not clock.has_jobs
 
 
-async def test_a_job_that_fails_is_at_work_no_longer() -> None:
+async def test_a_failed_job_is_no_longer_at_work() -> None:
     clock = virtual_clock()
     with pytest.raises(ValueError), clock.at_work():
         raise ValueError

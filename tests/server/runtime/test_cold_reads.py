@@ -35,7 +35,7 @@ def values(size_bytes: int) -> list[bytes]:
 
 
 @asynccontextmanager
-async def started_anew(tmp_path: Path, size_bytes: int, **configs: Any) -> AsyncIterator[tuple[Served, ColdFiles]]:
+async def restarted(tmp_path: Path, size_bytes: int, **configs: Any) -> AsyncIterator[tuple[Served, ColdFiles]]:
     """Run a broker that has just started, over a topic of one batch per segment, none of which has been read."""
     files = ColdFiles()
     async with serving(tmp_path, files, **QUIET) as served:
@@ -48,7 +48,7 @@ async def started_anew(tmp_path: Path, size_bytes: int, **configs: Any) -> Async
         yield served, files
 
 
-async def beside(served: Served, request: Callable[..., Any], *arguments: Any) -> Any:
+async def ask_concurrently(served: Served, request: Callable[..., Any], *arguments: Any) -> Any:
     """Send the request on a connection of its own."""
     with await trio.to_thread.run_sync(RawClient, *address(served.broker)) as other:
         return await trio.to_thread.run_sync(request, other, *arguments)
@@ -64,9 +64,9 @@ ASKED: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("size_bytes", [SMALL, LARGE])
 @pytest.mark.parametrize("asked", ASKED)
-async def test_nobody_else_waits(tmp_path: Path, asked: str, size_bytes: int) -> None:
+async def test_only_the_requests_own_client_waits(tmp_path: Path, asked: str, size_bytes: int) -> None:
     request, arguments, options = ASKED[asked]
-    async with started_anew(tmp_path, size_bytes) as (served, files), trio.open_nursery() as nursery:
+    async with restarted(tmp_path, size_bytes) as (served, files), trio.open_nursery() as nursery:
         files.evict("t-0")
         files.hang()
         answers: list[Any] = []
@@ -77,7 +77,7 @@ async def test_nobody_else_waits(tmp_path: Path, asked: str, size_bytes: int) ->
         nursery.start_soon(ask)
         with trio.fail_after(PATIENCE_S):
             await trio.to_thread.run_sync(files.wait_until_asked)
-            assert await beside(served, list_offset, "t", -1) == (ErrorCode.NONE, SEGMENTS)
+            assert await ask_concurrently(served, list_offset, "t", -1) == (ErrorCode.NONE, SEGMENTS)
         assert answers == []
         files.go_on()
     assert answers[0].error_code == ErrorCode.NONE
@@ -110,16 +110,16 @@ JOBS: dict[str, tuple[Callable[[Broker], Awaitable[int]], dict[str, Any], int]] 
 
 
 @pytest.mark.parametrize("job", JOBS)
-async def test_what_the_broker_asks_of_old_segments_is_read_by_others(tmp_path: Path, job: str) -> None:
+async def test_the_brokers_own_reads_of_old_segments_use_worker_threads(tmp_path: Path, job: str) -> None:
     do, configs, want = JOBS[job]
-    async with started_anew(tmp_path, SMALL, **configs) as (served, files):
+    async with restarted(tmp_path, SMALL, **configs) as (served, files):
         files.evict("t-0")
         assert await do(served.broker) == want
         assert files.has_been_asked and files.held == []
 
 
-async def test_what_the_cleaner_says_of_old_segments_is_read_by_others(tmp_path: Path) -> None:
-    async with started_anew(tmp_path, SMALL) as (served, files):
+async def test_cleaner_status_of_old_segments_is_read_in_worker_threads(tmp_path: Path) -> None:
+    async with restarted(tmp_path, SMALL) as (served, files):
         files.evict("t-0")
         asked = DescribeLogDirsRequest(topics=None, ottla_cleaner_status=True)
         answer = await trio.to_thread.run_sync(served.client.ask, asked)
@@ -128,8 +128,8 @@ async def test_what_the_cleaner_says_of_old_segments_is_read_by_others(tmp_path:
         assert files.has_been_asked and files.held == []
 
 
-async def test_all_that_is_sent_has_been_looked_for_in_memory(tmp_path: Path) -> None:
-    async with started_anew(tmp_path, LARGE) as (served, files):
+async def test_all_sent_data_were_checked_for_memory_residence(tmp_path: Path) -> None:
+    async with restarted(tmp_path, LARGE) as (served, files):
         files.evict("t-0")
         await served.ask(fetch, "t", 0)
         path = str(tmp_path / "t-0" / f"{0:020}.log")
@@ -137,8 +137,8 @@ async def test_all_that_is_sent_has_been_looked_for_in_memory(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("size_bytes", [SMALL, LARGE])
-async def test_what_is_in_memory_needs_no_thread(tmp_path: Path, size_bytes: int) -> None:
-    async with started_anew(tmp_path, size_bytes) as (served, files):
+async def test_data_in_memory_need_no_thread(tmp_path: Path, size_bytes: int) -> None:
+    async with restarted(tmp_path, size_bytes) as (served, files):
         for _ in range(2):
             assert len(records_of(await served.ask(fetch, "t", 1))) == 1
         assert not files.has_been_asked
@@ -147,10 +147,10 @@ async def test_what_is_in_memory_needs_no_thread(tmp_path: Path, size_bytes: int
 @pytest.mark.parametrize(
     ("cold", "from_page"), [("t-0", 0), (".log", 0), (".log", 1)], ids=["indexes", "headers", "what is sent"]
 )
-async def test_a_topic_that_is_deleted_meanwhile_is_sent_whole_or_told_as_such(
+async def test_a_topic_deleted_during_the_read_is_sent_completely_or_reported(
     tmp_path: Path, cold: str, from_page: int
 ) -> None:
-    async with started_anew(tmp_path, LARGE) as (served, files), trio.open_nursery() as nursery:
+    async with restarted(tmp_path, LARGE) as (served, files), trio.open_nursery() as nursery:
         files.evict(cold, from_page=from_page)
         files.hang()
         answers: list[Any] = []
@@ -161,7 +161,7 @@ async def test_a_topic_that_is_deleted_meanwhile_is_sent_whole_or_told_as_such(
         nursery.start_soon(ask)
         with trio.fail_after(PATIENCE_S):
             await trio.to_thread.run_sync(files.wait_until_asked)
-            await beside(served, delete, "t")
+            await ask_concurrently(served, delete, "t")
         files.go_on()
     (answer,) = answers
     if from_page:  # it was being read
@@ -171,7 +171,7 @@ async def test_a_topic_that_is_deleted_meanwhile_is_sent_whole_or_told_as_such(
     assert files.held == []
 
 
-async def test_what_comes_while_the_disk_is_waited_for_completes_the_fetch(tmp_path: Path) -> None:
+async def test_records_that_arrive_during_the_disk_read_complete_the_fetch(tmp_path: Path) -> None:
     files = ColdFiles()
     async with serving(tmp_path, files, **QUIET) as served:
         await served.ask(create_topic, "t")
@@ -189,7 +189,7 @@ async def test_what_comes_while_the_disk_is_waited_for_completes_the_fetch(tmp_p
         nursery.start_soon(ask)
         with trio.fail_after(PATIENCE_S):
             await trio.to_thread.run_sync(files.wait_until_asked)
-            await beside(served, produce, "t", ("k", "v" * 1_000))
+            await ask_concurrently(served, produce, "t", ("k", "v" * 1_000))
             files.go_on()
             while not answers:
                 await trio.to_thread.run_sync(bool)

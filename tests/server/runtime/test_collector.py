@@ -76,7 +76,7 @@ class Blocks:
         ((-CHANGED_BLOCKS - 1,), True),
     ],
 )
-async def test_old_garbage_goes_when_memory_has_changed_by_much(
+async def test_old_garbage_is_collected_after_a_large_change_of_memory(
     moves: tuple[int, ...], is_collected: bool, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blocks = Blocks(monkeypatch, 2 * CHANGED_BLOCKS)
@@ -92,7 +92,7 @@ async def test_old_garbage_goes_when_memory_has_changed_by_much(
         nursery.cancel_scope.cancel()
 
 
-async def test_of_much_memory_a_quarter_must_have_come(
+async def test_a_large_heap_must_grow_by_a_quarter(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blocks = Blocks(monkeypatch, 8 * CHANGED_BLOCKS)
@@ -107,7 +107,7 @@ async def test_of_much_memory_a_quarter_must_have_come(
         nursery.cancel_scope.cancel()
 
 
-async def test_what_an_earlier_life_of_the_broker_has_left_goes_with_the_first_look_and_is_given_back(
+async def test_garbage_of_an_earlier_run_is_freed_by_the_first_check(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given_back: list[float] = []
@@ -120,7 +120,9 @@ async def test_what_an_earlier_life_of_the_broker_has_left_goes_with_the_first_l
         assert len(given_back) == earlier_lives
 
 
-async def test_old_garbage_goes_after_ten_minutes_unless_it_is_put_off(autojump_clock: trio.testing.MockClock) -> None:
+async def test_old_garbage_is_collected_after_ten_minutes_unless_postponed(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     garbage, of_broker = OldGarbage(), Collector()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(of_broker.run)
@@ -139,7 +141,7 @@ async def ask_and_ask(every_s: float) -> None:
 
 
 @pytest.mark.usefixtures("soon")
-async def test_much_is_looked_at_when_nobody_waits_for_it(
+async def test_a_large_collection_runs_when_no_client_waits(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     garbage, clients = OldGarbage(), trio.CancelScope()
@@ -162,7 +164,7 @@ async def test_much_is_looked_at_when_nobody_waits_for_it(
 
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("kept_blocks", [0, 10 * LITTLE_BLOCKS])
-async def test_little_beside_what_is_kept_is_looked_at_whoever_asks(
+async def test_a_relatively_small_collection_runs_even_with_busy_clients(
     kept_blocks: int, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blocks, of_broker = Blocks(monkeypatch, kept_blocks), Collector()
@@ -178,7 +180,7 @@ async def test_little_beside_what_is_kept_is_looked_at_whoever_asks(
 
 
 @pytest.mark.usefixtures("soon")
-async def test_what_came_and_went_between_two_collections_is_looked_for(
+async def test_memory_allocated_and_freed_between_two_collections_is_searched(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(collector, "NOW_AND_THEN_S", 10_000.0)
@@ -198,7 +200,7 @@ async def test_what_came_and_went_between_two_collections_is_looked_for(
 
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("why", ["clients ask on and on", "large requests follow one another without end"])
-async def test_where_it_never_gets_quiet_a_collection_comes_at_last(
+async def test_a_permanently_busy_broker_is_finally_collected(
     why: str, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     garbage, of_broker = OldGarbage(), Collector()
@@ -224,7 +226,7 @@ async def test_python_has_its_collector_back_afterwards(autojump_clock: trio.tes
     assert not of_broker.is_ours
 
 
-def test_a_broker_in_another_program_leaves_the_collector_alone() -> None:
+def test_a_broker_inside_another_program_leaves_the_collector_alone() -> None:
     garbage, of_broker = OldGarbage(), Collector()
     young: list[list[int]] = [[] for _ in range(1_000)]
     frozen = gc.get_freeze_count()
@@ -235,7 +237,7 @@ def test_a_broker_in_another_program_leaves_the_collector_alone() -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError(), OSError("no memory")])
-async def test_it_goes_on_where_no_thread_can_be_had(
+async def test_the_collector_continues_without_an_available_thread(
     error: Exception, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse() -> None:
@@ -251,7 +253,7 @@ async def test_it_goes_on_where_no_thread_can_be_had(
         nursery.cancel_scope.cancel()
 
 
-async def test_what_a_life_has_left_and_was_kept_goes_before_the_next_one(
+async def test_kept_garbage_of_a_run_is_collected_before_the_next(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     of_broker, garbage = Collector(), OldGarbage()
@@ -267,13 +269,13 @@ async def test_what_a_life_has_left_and_was_kept_goes_before_the_next_one(
     assert gc.get_freeze_count() > 1_000
 
 
-def test_where_no_life_has_ended_nothing_is_taken_over() -> None:
+def test_without_an_ended_run_nothing_is_inherited() -> None:
     garbage = OldGarbage()
     Collector().take_over()
     assert garbage.is_there()
 
 
-async def test_partitions_that_come_and_go_have_nothing_kept(autojump_clock: trio.testing.MockClock) -> None:
+async def test_created_and_deleted_partitions_keep_no_objects_frozen(autojump_clock: trio.testing.MockClock) -> None:
     of_broker = Collector()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(of_broker.run)

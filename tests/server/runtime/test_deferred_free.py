@@ -54,7 +54,9 @@ def request(topics: int, partitions: int) -> FetchRequest:
 
 
 @pytest.mark.parametrize("topics, partitions", [(MANY, 0), (1, MANY), (MANY, 1), (3, 3)])
-def test_all_of_a_message_goes_and_the_long_arrays_first(topics: int, partitions: int, without_collector: None) -> None:
+def test_a_message_is_freed_completely_with_long_arrays_first(
+    topics: int, partitions: int, without_collector: None
+) -> None:
     before = living()
     box = [request(topics, partitions), [request(topics, partitions)] * 2]
 
@@ -65,7 +67,7 @@ def test_all_of_a_message_goes_and_the_long_arrays_first(topics: int, partitions
 
 
 @pytest.mark.parametrize("topics, partitions", [(MANY, 0), (1, MANY), (MANY, 1)])
-def test_never_do_many_go_at_once(topics: int, partitions: int, without_collector: None) -> None:
+def test_few_objects_are_freed_at_once(topics: int, partitions: int, without_collector: None) -> None:
     """Between any two lines of Python another thread may run."""
     gone: list[int] = []
     box = [request(topics, partitions)]
@@ -91,7 +93,7 @@ def test_never_do_many_go_at_once(topics: int, partitions: int, without_collecto
     assert gone and max(gone) < FEW
 
 
-def test_what_somebody_else_names_stays_whole(without_collector: None) -> None:
+def test_objects_with_other_references_stay_complete(without_collector: None) -> None:
     before = living()
     shared = request(1, MANY)
     box = [FetchRequest(max_wait_ms=0, min_bytes=0, topics=shared.topics * 3), shared]
@@ -103,7 +105,7 @@ def test_what_somebody_else_names_stays_whole(without_collector: None) -> None:
 
 
 @pytest.mark.parametrize("topics, partitions", [(MANY, 0), (1, MANY)])
-def test_what_was_read_of_a_malformed_message_goes(topics: int, partitions: int, without_collector: None) -> None:
+def test_parts_of_a_malformed_message_are_freed(topics: int, partitions: int, without_collector: None) -> None:
     frame = memoryview(encode_request(APIS[1], 11, 1, "c", request(topics, partitions)))[4:-8]
     before = living()
     try:
@@ -116,7 +118,7 @@ def test_what_was_read_of_a_malformed_message_goes(topics: int, partitions: int,
 
 
 @pytest.mark.skipif(_trim() is None, reason="not run: needs glibc, the library that keeps what is freed")
-def test_what_the_c_library_keeps_of_what_was_freed_goes_back_to_the_system() -> None:
+def test_freed_memory_is_returned_to_the_system() -> None:
     things = [bytes(1_000) for _ in range(60_000)]
     # After it, memory before it would not be returned by itself.
     last = bytes(1_000)
@@ -157,7 +159,7 @@ print(len(found))
 
 
 @pytest.mark.skipif(_trim() is None, reason="not run: needs glibc, the library that has arenas")
-def test_the_threads_of_a_brokers_process_share_what_the_c_library_keeps() -> None:
+def test_the_threads_of_a_broker_process_share_malloc_arenas() -> None:
     def arenas(how: str, **environment: str) -> int:
         known = {name: value for name, value in os.environ.items() if name != "MALLOC_ARENA_MAX"} | environment
         line = [sys.executable, "-c", ARENAS_OF_16_THREADS, how]

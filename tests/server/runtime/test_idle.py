@@ -7,7 +7,7 @@ import trio
 from ottla.server.control.clock import idle
 
 
-async def test_whoever_was_woken_has_gone_on_as_far_as_it_can() -> None:
+async def test_a_woken_task_has_run_to_its_next_wait() -> None:
     events, begin = [], trio.Event()
 
     async def work() -> None:
@@ -28,7 +28,7 @@ async def test_whoever_was_woken_has_gone_on_as_far_as_it_can() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_what_one_wakes_in_the_other_is_waited_for() -> None:
+async def test_tasks_woken_by_woken_tasks_are_waited_for() -> None:
     first, second, events = trio.Event(), trio.Event(), []
 
     async def hand_on() -> None:
@@ -48,7 +48,7 @@ async def test_what_one_wakes_in_the_other_is_waited_for() -> None:
         assert events == ["done"]
 
 
-async def test_a_wait_among_those_who_never_rest_can_be_given_up() -> None:
+async def test_a_wait_with_permanently_busy_tasks_can_be_cancelled() -> None:
     async def busy() -> None:
         while True:
             await trio.lowlevel.checkpoint()

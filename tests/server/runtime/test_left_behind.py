@@ -20,12 +20,12 @@ async def leaves_rings(count: int) -> None:
         Ring()
 
 
-async def test_each_object_in_a_circle_is_counted() -> None:
+async def test_each_object_of_a_cycle_is_counted() -> None:
     few = await left_to_the_collector(lambda: leaves_rings(1))
     assert await left_to_the_collector(lambda: leaves_rings(101)) - few >= 100
 
 
-async def test_what_replaces_an_older_object_is_counted() -> None:
+async def test_an_object_that_replaces_an_older_one_is_counted() -> None:
     holder = [Ring()]
 
     async def replace() -> None:
@@ -34,7 +34,7 @@ async def test_what_replaces_an_older_object_is_counted() -> None:
     assert await left_to_the_collector(replace) >= 1
 
 
-async def test_what_goes_by_itself_is_not_counted() -> None:
+async def test_objects_freed_by_reference_counting_are_not_counted() -> None:
     async def leaves_nothing() -> None:
         for _ in range(100):
             [object()]
@@ -42,7 +42,7 @@ async def test_what_goes_by_itself_is_not_counted() -> None:
     assert await left_to_the_collector(leaves_nothing) < 100
 
 
-async def test_no_collection_looks_at_what_is_older() -> None:
+async def test_no_collection_examines_older_objects() -> None:
     ring = Ring()
     older = weakref.ref(ring)
     with older_left_alone():

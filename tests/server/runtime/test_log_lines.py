@@ -20,11 +20,11 @@ from ottla.server.runtime.log_rate_limit import LogLines, printable
         ("\udc80", r"\udc80"),
     ],
 )
-def test_what_is_no_character_to_be_read_is_escaped(text: str, shown: str) -> None:
+def test_unprintable_characters_are_escaped(text: str, shown: str) -> None:
     assert printable(text) == shown
 
 
-def test_a_message_is_one_line_and_a_traceback_is_as_long_as_it_is() -> None:
+def test_a_message_is_one_line_and_a_traceback_is_complete() -> None:
     lines = LogLines("%(levelname)s %(message)s")
     record = logging.LogRecord("ottla", logging.INFO, "", 0, "group %s: %d", ("g\nERROR forged", 1), None)
     assert lines.format(record) == r"INFO group g\nERROR forged: 1"

@@ -9,7 +9,7 @@ import pytest
 from ottla.server.runtime.log_rate_limit import TOLD_MAX, LogRateLimiter, tell_of_hidden
 
 
-def test_so_many_lines_a_second_are_told_and_how_many_there_were_beyond_them(caplog: pytest.LogCaptureFixture) -> None:
+def test_lines_per_second_are_limited_and_the_excess_is_counted(caplog: pytest.LogCaptureFixture) -> None:
     now_s = 100.0
     caplog.set_level(logging.DEBUG, "ottla.flood")
     lines = LogRateLimiter(logging.getLogger("ottla.flood"), lambda: now_s)
@@ -31,14 +31,14 @@ def test_so_many_lines_a_second_are_told_and_how_many_there_were_beyond_them(cap
     assert untold == [f"line {number}" for number in range(TOLD_MAX, TOLD_MAX + 3)]
 
 
-def test_how_many_were_hidden_is_told_when_their_second_is_over_or_the_broker_ends(
+def test_hidden_lines_are_counted_at_the_end_of_second_or_broker(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     now_s = 100.0
     caplog.set_level(logging.INFO, "ottla.flood")
     one, other = (LogRateLimiter(logging.getLogger("ottla.flood"), lambda: now_s) for _ in range(2))
 
-    def told() -> list[tuple[int, str]]:
+    def summaries() -> list[tuple[int, str]]:
         found = [(record.levelno, record.message) for record in caplog.records if "more similar" in record.message]
         caplog.clear()
         return found
@@ -46,16 +46,16 @@ def test_how_many_were_hidden_is_told_when_their_second_is_over_or_the_broker_en
     for _ in range(TOLD_MAX + 3):
         one.tell(logging.WARNING, "line")
     tell_of_hidden()
-    assert told() == []
+    assert summaries() == []
     now_s = 101.0
     for _ in range(TOLD_MAX + 1):
         other.tell(logging.INFO, "line")
     tell_of_hidden()
-    assert told() == [(logging.WARNING, "3 more similar lines")]
+    assert summaries() == [(logging.WARNING, "3 more similar lines")]
     tell_of_hidden()
-    assert told() == []
+    assert summaries() == []
     tell_of_hidden(at_end=True)
-    assert told() == [(logging.INFO, "1 more similar lines")]
+    assert summaries() == [(logging.INFO, "1 more similar lines")]
     one.tell(logging.INFO, "line")
     tell_of_hidden(at_end=True)
-    assert told() == []
+    assert summaries() == []

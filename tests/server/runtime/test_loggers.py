@@ -11,7 +11,7 @@ from ottla.server.runtime.loggers import Loggers
 
 
 @pytest.mark.parametrize("order", [*permutations(range(3))])
-def test_the_last_broker_that_changed_a_logger_leaves_it_as_it_was(order: tuple[int, ...]) -> None:
+def test_the_last_broker_that_changed_a_logger_restores_it(order: tuple[int, ...]) -> None:
     logger = logging.getLogger("ottla.tests.levels")
     logger.setLevel(logging.INFO)
     brokers = [Loggers() for _ in range(3)]

@@ -7,7 +7,7 @@ import pytest
 from ottla.server.runtime.meters import Meter, Timer
 
 
-def test_a_meter_counts_and_tells_the_rate_of_the_last_minute() -> None:
+def test_a_meter_counts_and_reports_the_rate_of_the_last_minute() -> None:
     meter = Meter()
     for second in range(300):
         meter.mark(40, float(second))
@@ -15,7 +15,7 @@ def test_a_meter_counts_and_tells_the_rate_of_the_last_minute() -> None:
     assert meter.one_minute_rate(300.0) == pytest.approx(40, rel=0.01)
 
 
-def test_the_rate_forgets_in_minutes() -> None:
+def test_the_rate_decays_in_minutes() -> None:
     meter = Meter()
     meter.mark(0, 0.0)
     meter.mark(500, 1.0)
@@ -26,14 +26,14 @@ def test_the_rate_forgets_in_minutes() -> None:
     assert meter.count == 500
 
 
-def test_a_rate_follows_what_comes_after_a_pause() -> None:
+def test_a_rate_follows_events_after_a_pause() -> None:
     meter = Meter()
     meter.mark(500, 0.0)
     meter.mark(500, 50.0)
     assert 0 < meter.one_minute_rate(55.0) < 100
 
 
-def test_a_timer_knows_number_mean_and_maximum() -> None:
+def test_a_timer_has_number_mean_and_maximum() -> None:
     timer = Timer()
     assert (timer.count, timer.mean_ms, timer.max_ms) == (0, 0.0, 0.0)
     timer.update(0.010)

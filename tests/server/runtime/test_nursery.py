@@ -15,7 +15,7 @@ async def fail(error: Exception) -> None:
     raise error
 
 
-async def test_an_error_of_the_body_comes_out_as_it_is() -> None:
+async def test_an_error_of_the_body_is_raised_unchanged() -> None:
     error = ValueError("body")
     with pytest.raises(ValueError, match="body") as caught:
         async with open_plain_nursery() as nursery:
@@ -25,14 +25,14 @@ async def test_an_error_of_the_body_comes_out_as_it_is() -> None:
     assert (error.__context__, error.__cause__) == (None, None)
 
 
-async def test_an_error_of_a_task_comes_out_as_it_is() -> None:
+async def test_an_error_of_a_task_is_raised_unchanged() -> None:
     with pytest.raises(ValueError, match="task"):
         async with open_plain_nursery() as nursery:
             nursery.start_soon(fail, ValueError("task"))
             await trio.sleep_forever()
 
 
-async def test_several_errors_come_as_a_group() -> None:
+async def test_several_errors_are_raised_as_a_group() -> None:
     with pytest.raises(ExceptionGroup) as caught:
         async with open_plain_nursery() as nursery:
             nursery.start_soon(fail, ValueError("task"))
@@ -40,7 +40,7 @@ async def test_several_errors_come_as_a_group() -> None:
     assert {type(error) for error in caught.value.exceptions} == {ValueError, KeyError}
 
 
-async def test_a_group_that_the_body_raises_stays_one() -> None:
+async def test_a_group_raised_by_the_body_stays_a_group() -> None:
     group = ExceptionGroup("of the body", [ValueError("alone in it")])
     with pytest.raises(ExceptionGroup, match="of the body") as caught:
         async with open_plain_nursery():
@@ -48,7 +48,7 @@ async def test_a_group_that_the_body_raises_stays_one() -> None:
     assert caught.value.exceptions == group.exceptions
 
 
-async def test_it_works_inside_of_other_context_managers() -> None:
+async def test_a_nursery_works_inside_other_context_managers() -> None:
     @asynccontextmanager
     async def outer() -> AsyncIterator[None]:
         async with open_plain_nursery() as nursery:
@@ -65,7 +65,7 @@ async def test_it_works_inside_of_other_context_managers() -> None:
             raise ValueError("inner")
 
 
-async def test_a_timeout_around_it_still_works(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_timeout_around_a_nursery_works(autojump_clock: trio.testing.MockClock) -> None:
     with trio.move_on_after(5) as scope:
         async with open_plain_nursery() as nursery:
             nursery.start_soon(trio.sleep_forever)

@@ -31,7 +31,7 @@ class Patient:
 
 
 @pytest.mark.parametrize("awake_max", [1, 7, MANY])
-async def test_of_many_that_one_event_answers_few_go_on_in_a_pass(
+async def test_few_of_many_waiters_answered_by_one_event_continue_per_pass(
     awake_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ottla.server.runtime.time_slices.AWAKE_MAX", awake_max)
@@ -55,7 +55,7 @@ async def test_of_many_that_one_event_answers_few_go_on_in_a_pass(
     assert max(sum(at == number for at, _ in seen) for number in range(passes.count + 1)) <= 2 * awake_max
 
 
-async def test_who_gives_up_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cancelled_waiter_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """A waiter that has been woken and one in the queue are cancelled at the moment in which all are answered."""
     monkeypatch.setattr("ottla.server.runtime.time_slices.AWAKE_MAX", 2)
     wakeup_throttle, seen = WakeupThrottle(), []
@@ -90,7 +90,7 @@ class Gone:
         raise trio.BrokenResourceError("gone")
 
 
-async def test_answers_to_clients_that_have_left_keep_no_places(
+async def test_answers_to_disconnected_clients_hold_no_slots(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ottla.server.runtime.time_slices.AWAKE_MAX", 2)
@@ -108,14 +108,14 @@ async def test_answers_to_clients_that_have_left_keep_no_places(
             stays(7)
 
 
-async def test_an_answer_that_is_there_is_not_waited_for() -> None:
+async def test_an_available_answer_is_not_waited_for() -> None:
     answered: ParkedAnswer[int] = ParkedAnswer(WakeupThrottle())
     answered(3)
     assert await answered.wait(Patient()) == 3
 
 
 @pytest.mark.parametrize("awake_max", [1, 7, MANY])
-async def test_of_many_fetches_that_an_append_wakes_few_go_on_in_a_pass(
+async def test_few_of_many_fetches_woken_by_an_append_continue_per_pass(
     awake_max: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ottla.server.runtime.time_slices.AWAKE_MAX", awake_max)

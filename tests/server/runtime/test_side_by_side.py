@@ -12,20 +12,20 @@ PATIENCE_S = 60
 
 
 @pytest.mark.parametrize("number", [0, 1, MANY - 1, MANY, 10 * MANY])
-def test_results_come_in_the_order_of_the_things(number: int) -> None:
+def test_results_are_in_the_order_of_the_inputs(number: int) -> None:
     assert list(side_by_side(lambda each: -each, range(number))) == [-each for each in range(number)]
 
 
-def test_many_are_done_some_at_a_time() -> None:
+def test_many_inputs_are_processed_some_at_a_time() -> None:
     together = threading.Barrier(SIDE_BY_SIDE)
     assert len(list(side_by_side(lambda _: together.wait(PATIENCE_S), range(2 * SIDE_BY_SIDE)))) == 2 * SIDE_BY_SIDE
 
 
-def test_few_are_done_in_the_callers_thread() -> None:
+def test_few_inputs_are_processed_in_the_callers_thread() -> None:
     assert {*side_by_side(lambda _: threading.get_ident(), range(MANY - 1))} == {threading.get_ident()}
 
 
-def test_all_have_ended_when_one_has_raised() -> None:
+def test_all_threads_have_ended_when_one_has_raised() -> None:
     begun, ended = [], []
     threads: set[threading.Thread] = set()
 
@@ -47,7 +47,7 @@ def test_an_index_error_is_an_error_of_the_work() -> None:
         side_by_side(lambda each: [][each], range(MANY))
 
 
-def test_where_no_thread_can_be_had_one_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_available_thread_the_work_is_done_sequentially(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 

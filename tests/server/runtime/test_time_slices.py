@@ -11,7 +11,7 @@ from ottla.server.runtime import time_slices
 from ottla.server.runtime.time_slices import TimeSlice
 
 
-def test_a_turn_is_over_after_some_milliseconds_and_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_time_slice_ends_after_some_milliseconds_and_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 100.0
     monkeypatch.setattr(time_slices, "perf_counter", lambda: now_s)
     time_slice = TimeSlice()
@@ -24,7 +24,7 @@ def test_a_turn_is_over_after_some_milliseconds_and_begins_anew(monkeypatch: pyt
 
 
 @pytest.mark.parametrize(("slice_part", "pass_part", "most"), [(1, 1, 2), (0, 1, 2), (10, 1, 1), (1, 0, 1)])
-async def test_in_each_pass_so_many_go_on_as_have_room_in_order(
+async def test_each_pass_continues_as_many_tasks_as_have_room_in_order(
     slice_part: int, pass_part: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """PASS_S limits the slices of a pass. Each task that continues counts as a whole slice, or as its last one if that was
@@ -60,7 +60,7 @@ async def test_in_each_pass_so_many_go_on_as_have_room_in_order(
 
 
 @pytest.mark.parametrize("leaves", [0, 1, 2])
-async def test_whoever_is_cancelled_in_line_leaves_it_to_the_others(leaves: int) -> None:
+async def test_a_cancelled_task_in_the_queue_leaves_its_slice_to_the_rest(leaves: int) -> None:
     done: list[int] = []
     scopes = [trio.CancelScope() for _ in range(3)]
 
@@ -79,7 +79,7 @@ async def test_whoever_is_cancelled_in_line_leaves_it_to_the_others(leaves: int)
         await TimeSlice().next()
 
 
-async def test_alone_the_next_turn_is_a_checkpoint() -> None:
+async def test_for_a_single_task_the_next_slice_is_a_checkpoint() -> None:
     with trio.testing.assert_checkpoints():
         await TimeSlice().next()
     with trio.move_on_after(0) as scope:
@@ -88,7 +88,7 @@ async def test_alone_the_next_turn_is_a_checkpoint() -> None:
     await TimeSlice().next()
 
 
-async def test_turns_that_begin_late_in_a_pass_are_short_and_those_of_the_line_are_not(
+async def test_slices_that_start_late_in_a_pass_are_short_except_queued_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now_s = 100.0

@@ -81,7 +81,7 @@ def pass_s(seconds: float) -> None:
 
 
 @pytest.mark.parametrize("more_topics", [0, ROWS_MIN])
-def test_metadata_does_not_know_it_at_first(more_topics: int) -> None:
+def test_metadata_omits_the_topic_at_first(more_topics: int) -> None:
     """With this many topics answers are cached: one that lacks the topic is not returned later."""
 
     async def work(broker: Broker, client: InProcessClient) -> None:
@@ -103,11 +103,11 @@ def test_metadata_does_not_know_it_at_first(more_topics: int) -> None:
     in_a_broker(work)
 
 
-def test_a_client_that_asks_again_finds_it() -> None:
+def test_a_repeated_metadata_request_finds_the_topic() -> None:
     assert KAFKA_SHOWS_AFTER_S < HIDDEN_S < CLIENTS_ASK_AGAIN_AFTER_S
 
 
-def test_a_broker_whose_clock_stands_shows_it_all_the_same() -> None:
+def test_a_broker_with_a_frozen_clock_shows_the_topic() -> None:
     async def work(broker: Broker, client: InProcessClient) -> None:
         broker.clock.freeze()
         assert not await found(broker, client, "by name")
@@ -128,7 +128,7 @@ async def deleted(client: InProcessClient) -> list[int]:
     return [row.error_code for row in (await client.ask(request, 6)).responses]
 
 
-def test_other_requests_know_it_at_once() -> None:
+def test_other_requests_find_the_topic_at_once() -> None:
     async def work(broker: Broker, client: InProcessClient) -> None:
         def first(answer: Any, *path: str) -> Any:
             for name in path:
@@ -151,7 +151,7 @@ def test_other_requests_know_it_at_once() -> None:
     in_a_broker(work)
 
 
-def test_a_topic_that_is_created_otherwise_is_known_at_once() -> None:
+def test_a_topic_created_otherwise_is_visible_at_once() -> None:
     async def work(broker: Broker, client: InProcessClient) -> None:
         assert await create_topics(client, "t") == [ErrorCode.NONE]
         for question in METADATA:
@@ -166,7 +166,7 @@ def test_a_topic_that_is_created_otherwise_is_known_at_once() -> None:
     in_a_broker(work)
 
 
-def test_two_clients_at_once_create_one_topic_that_is_hidden_once() -> None:
+def test_two_concurrent_clients_create_one_topic_hidden_once() -> None:
     async def work(broker: Broker, client: InProcessClient) -> None:
         async def ask() -> None:
             assert not await found(broker, client, "by name")

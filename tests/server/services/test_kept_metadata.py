@@ -65,7 +65,7 @@ def client(broker: ottla.Broker) -> Iterator[RawClient]:
         yield client
 
 
-def told(broker: ottla.Broker, client: RawClient) -> list[Any]:
+def answers_to_all(broker: ottla.Broker, client: RawClient) -> list[Any]:
     """Return the answers to all these questions, each asked twice: the second answer is the cached one."""
     by_id = services(broker).topics.get("many").id
     found = []
@@ -110,7 +110,7 @@ def fail_a_disk(broker: ottla.Broker, client: RawClient) -> None:
     assert produce(client, "many", ("k", "v"), partition=log.topic_partition.partition).error_code
 
 
-def tell_of_eligible_replicas(broker: ottla.Broker, client: RawClient) -> None:
+def toggle_eligible_replicas(broker: ottla.Broker, client: RawClient) -> None:
     level = 0 if broker.inner.config.has_eligible_replicas else 1
     update = FeatureUpdateKey(
         feature="eligible.leader.replicas.version", max_version_level=level, upgrade_type=3 - 2 * level
@@ -125,27 +125,27 @@ CHANGES: dict[str, Callable[[ottla.Broker, RawClient], object]] = {
     "a node that stops": lambda broker, _: broker.stop_node(1),
     "a node that starts": lambda broker, _: broker.start_node(STOPPED),
     "other replicas of a partition": reassign,
-    "another level of a feature": tell_of_eligible_replicas,
+    "another level of a feature": toggle_eligible_replicas,
     "a log that is given up": give_up_a_log,
     "a disk that fails": fail_a_disk,
     "a topic that is deleted": lambda _, client: delete(client, "few"),
 }
 
 
-def test_every_change_is_told_at_once(broker: ottla.Broker, client: RawClient) -> None:
+def test_every_change_is_visible_at_once(broker: ottla.Broker, client: RawClient) -> None:
     """The changes come one after the other, as the answers depend only on the state at that time."""
-    before = told(broker, client)
+    before = answers_to_all(broker, client)
     for what, change in CHANGES.items():
         with noted(what):
             change(broker, client)
-            after = told(broker, client)
+            after = answers_to_all(broker, client)
             forget(broker)
-            assert after == told(broker, client)
+            assert after == answers_to_all(broker, client)
             assert after != before
             before = after
 
 
-def test_an_answer_about_many_partitions_is_made_once(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_response_about_many_partitions_is_built_once(broker: ottla.Broker, client: RawClient) -> None:
     forget(broker)
     kept = services(broker).kept_metadata
     for _ in range(3):
@@ -163,7 +163,7 @@ class User(Staying):
         self.principal = Principal("User", name)
 
 
-def test_nobody_is_told_what_another_may_see() -> None:
+def test_no_user_gets_another_users_cached_response() -> None:
     async def work() -> None:
         options = {"authorizer_class_name": STANDARD, "super_users": "User:ANONYMOUS"}
         async with running(CrashFiles(), **options) as (broker, admin):
@@ -189,7 +189,7 @@ async def seen_by(client: InProcessClient) -> list[str]:
     return found
 
 
-def test_a_copy_that_tells_something_else_is_written_anew() -> None:
+def test_a_copy_with_other_fields_is_encoded_again() -> None:
     answer, request = answer_of(PARTITIONS), Request(METADATA, 13, 1, None, None)
     sent(request, answer)
     assert sent(request, replace(answer, throttle_time_ms=7)) == {**fields_of(answer), "throttle_time_ms": 7}
@@ -212,7 +212,7 @@ def fields_of(answer: MetadataResponse) -> dict[str, Any]:
     return {each.name: getattr(answer, each.name) for each in fields(MetadataResponse)}
 
 
-def test_what_is_kept_has_a_bound() -> None:
+def test_the_number_of_cached_rows_is_limited() -> None:
     kept, rows = KeptAnswers(), ROWS_MAX // 4
     assert kept.find(FACTS, "first") is None
     kept.keep(FACTS, "too many", answer_of(1), ROWS_MAX + 1)
@@ -225,7 +225,7 @@ def test_what_is_kept_has_a_bound() -> None:
     assert kept.rows == ANSWERS_MAX
 
 
-def test_an_answer_of_facts_that_are_gone_is_not_kept() -> None:
+def test_a_response_of_outdated_facts_is_not_cached() -> None:
     kept = KeptAnswers()
     kept.find(FACTS, "all")
     kept.find(FACTS._replace(topics=2), "all")

@@ -66,7 +66,7 @@ class Store(StoredBroker):
         return [self.admin.planner.plan(name, num_partitions=partitions, replication_factor=1) for name in names]
 
 
-def told(made: list[Topic | KafkaError]) -> Outcome:
+def outcome_of(made: list[Topic | KafkaError]) -> Outcome:
     return [each.code if isinstance(each, KafkaError) else each.name for each in made]
 
 
@@ -76,7 +76,7 @@ async def at_once(store: Store, *wishes: list[TopicPlan]) -> list[Outcome | Erro
 
     async def wish(number: int, plans: list[TopicPlan]) -> None:
         try:
-            outcomes[number] = told(await store.admin.create_all(plans))
+            outcomes[number] = outcome_of(await store.admin.create_all(plans))
         except KafkaError as error:
             outcomes[number] = error.code
 
@@ -94,7 +94,7 @@ def run(work: Callable[[Store], Awaitable[None]]) -> None:
 def test_a_request_is_one_write() -> None:
     async def work(store: Store) -> None:
         made = await store.admin.create_all(store.plans("a", "b", "c", partitions=3))
-        assert told(made) == ["a", "b", "c"] and store.names == {"a", "b", "c"} and store.writes == 1
+        assert outcome_of(made) == ["a", "b", "c"] and store.names == {"a", "b", "c"} and store.writes == 1
         assert {len(topic.partitions) for topic in made if isinstance(topic, Topic)} == {3}
         assert await store.admin.delete_all(list(store.broker.services.topics)) == [None] * 3
         assert store.names == set() and store.writes == 2 and not store.broker.services.logs.logs
@@ -103,7 +103,7 @@ def test_a_request_is_one_write() -> None:
     run(work)
 
 
-def test_who_waits_meanwhile_is_in_the_next_write_together() -> None:
+def test_requests_that_wait_during_a_write_share_the_next() -> None:
     async def work(store: Store) -> None:
         wishes = [store.plans(f"t-{number}") for number in range(50)]
         assert await at_once(store, *wishes) == [[f"t-{number}"] for number in range(50)]
@@ -112,7 +112,7 @@ def test_who_waits_meanwhile_is_in_the_next_write_together() -> None:
     run(work)
 
 
-def test_who_wants_the_same_name_is_told_that_another_one_was_faster() -> None:
+def test_a_concurrent_request_for_the_same_name_is_refused() -> None:
     async def work(store: Store) -> None:
         wishes = store.plans("a", "b"), store.plans("c"), store.plans("b", "d"), store.plans("a"), store.plans("e")
         found = await at_once(store, *wishes)
@@ -122,7 +122,7 @@ def test_who_wants_the_same_name_is_told_that_another_one_was_faster() -> None:
     run(work)
 
 
-def test_names_that_metrics_could_not_tell_apart_are_not_made_together() -> None:
+def test_names_that_collide_in_metrics_are_not_created_together() -> None:
     async def work(store: Store) -> None:
         found = await at_once(store, store.plans("a.b", "c", "a_b"), store.plans("c.d"), store.plans("c_d"))
         assert found == [["a.b", "c", E.INVALID_TOPIC_EXCEPTION], ["c.d"], [E.INVALID_TOPIC_EXCEPTION]]
@@ -130,7 +130,7 @@ def test_names_that_metrics_could_not_tell_apart_are_not_made_together() -> None
     run(work)
 
 
-def test_one_write_has_few_partitions_of_several_clients() -> None:
+def test_the_partitions_of_several_clients_in_one_write_are_limited() -> None:
     async def work(store: Store) -> None:
         wishes = (store.plans(name, partitions=GATHERED_MAX // 2 + 1) for name in "ab")
         assert await at_once(store, *wishes) == [["a"], ["b"]] and store.writes == 2
@@ -138,7 +138,7 @@ def test_one_write_has_few_partitions_of_several_clients() -> None:
     run(work)
 
 
-def test_a_disk_that_refuses_refuses_all_of_a_write_and_nothing_of_it_stays() -> None:
+def test_a_write_that_the_disk_refuses_is_refused_completely() -> None:
     async def work(store: Store) -> None:
         refused = False
 
@@ -157,7 +157,7 @@ def test_a_disk_that_refuses_refuses_all_of_a_write_and_nothing_of_it_stays() ->
     run(work)
 
 
-def test_what_one_of_them_cannot_have_keeps_nobody_else_from_a_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_cannot_be_fulfilled_does_not_block_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(store: Store) -> None:
         def check_descriptors(count: int = 1) -> None:
             if count > GATHERED_MAX:
@@ -193,7 +193,7 @@ def write_marker(client: RawClient, topic: str, partition: int) -> None:
     assert row.topics[0].partitions[0].error_code == E.NONE
 
 
-async def test_markers_do_not_wait_for_a_log_to_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_markers_do_not_wait_for_the_creation_of_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The markers of a transaction without records, and those of an administrator."""
     trios, here = list[str](), threading.get_ident()
     make = Log.make
@@ -215,7 +215,7 @@ async def test_markers_do_not_wait_for_a_log_to_be_made(tmp_path: Path, monkeypa
         assert trios == []
 
 
-def test_who_leaves_before_the_turn_came_has_wanted_nothing() -> None:
+def test_a_request_cancelled_before_its_write_has_no_effect() -> None:
     async def work(store: Store) -> None:
         async with trio.open_nursery() as nursery, store.broker.services.cluster.change_lock:
             gone = trio.CancelScope()
@@ -234,7 +234,7 @@ def test_who_leaves_before_the_turn_came_has_wanted_nothing() -> None:
     run(work)
 
 
-def test_a_topic_that_was_deleted_meanwhile_keeps_none_of_the_others_from_it() -> None:
+def test_a_topic_deleted_earlier_does_not_block_the_other_deletions() -> None:
     async def work(store: Store) -> None:
         await store.admin.create_all(store.plans("a", "b", "c"))
         topics = list(store.broker.services.topics)
@@ -247,7 +247,7 @@ def test_a_topic_that_was_deleted_meanwhile_keeps_none_of_the_others_from_it() -
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_a_start_after_a_kill_promises_what_the_catalog_has(count: int) -> None:
+def test_a_start_after_a_kill_promises_the_catalogs_topics(count: int) -> None:
     files = CrashFiles()
     broker = StoredBroker(files)
     broker.create("t", count)
@@ -259,7 +259,7 @@ def test_a_start_after_a_kill_promises_what_the_catalog_has(count: int) -> None:
     assert [name for name in killed.list("/data") if name.startswith("t-")] == [f"t-{index}" for index in range(count)]
 
 
-async def test_requests_of_clients_are_a_write_each_whatever_they_name(tmp_path: Path) -> None:
+async def test_each_client_request_is_one_write_for_any_number_of_names(tmp_path: Path) -> None:
     files, writes = TroubledFiles(), list[str]()
 
     def count(operation: str, path: str) -> None:

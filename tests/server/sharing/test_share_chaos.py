@@ -38,15 +38,15 @@ async def lives_of(chaos: Chaos) -> None:
 
 
 @pytest.mark.parametrize("seed", size((1,), range(8)))
-def test_nothing_is_lost_and_nothing_that_is_over_comes_again(seed: int) -> None:
+def test_no_record_is_lost_and_no_finished_record_returns(seed: int) -> None:
     chaos = Chaos(seed)
     run_in_order(lambda: lives_of(chaos))
     assert chaos.seen >= SEEN, f"nothing was seen of {SEEN - chaos.seen}"
 
 
 @pytest.mark.parametrize("seed", size([101], [100, 101]))
-def test_nor_where_what_becomes_of_records_takes_many_turns(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_record_is_lost_or_returns_when_work_needs_many_slices(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in leaders, share_sessions:
         monkeypatch.setattr(module, "RUNS_AT_ONCE", 1)
     monkeypatch.setattr(leaders, "LET_GO_AT_ONCE", 0)
-    test_nothing_is_lost_and_nothing_that_is_over_comes_again(seed)
+    test_no_record_is_lost_and_no_finished_record_returns(seed)

@@ -56,7 +56,7 @@ def shared() -> Iterator[Shared]:
         yield Shared(broker, clients)
 
 
-def test_a_member_acquires_what_there_is_and_another_one_what_comes(shared: Shared) -> None:
+def test_a_member_acquires_existing_records_and_another_the_next(shared: Shared) -> None:
     shared.produce(3)
     one, two = shared.member("one"), shared.member("two")
     row = one.fetch(0)[0]
@@ -66,7 +66,7 @@ def test_a_member_acquires_what_there_is_and_another_one_what_comes(shared: Shar
     assert two.got(max_wait_ms=5_000) == [(3, 4, 1)]
 
 
-def test_what_is_accepted_is_over_and_what_is_released_comes_again(shared: Shared) -> None:
+def test_accepted_records_are_finished_and_released_ones_return(shared: Shared) -> None:
     shared.produce(4)
     member = shared.member()
     assert member.got(0) == [(0, 3, 1)]
@@ -86,7 +86,7 @@ def test_acknowledgements_come_with_the_next_fetch(shared: Shared) -> None:
     assert (row.error_code, row.acknowledge_error_code) == (0, ErrorCode.INVALID_REQUEST)
 
 
-def test_locks_end_in_time_and_renewals_put_that_off(shared: Shared) -> None:
+def test_locks_expire_in_time_and_renewals_extend_them(shared: Shared) -> None:
     shared.produce(2)
     member, other = shared.member("one"), shared.member("two")
     member.fetch(0)
@@ -100,7 +100,7 @@ def test_locks_end_in_time_and_renewals_put_that_off(shared: Shared) -> None:
     assert member.said({0: [(1, 1, [ACCEPT])]}) == {0: ErrorCode.INVALID_RECORD_STATE}
 
 
-def test_a_connection_that_goes_releases_what_its_members_had(shared: Shared) -> None:
+def test_a_closed_connection_releases_its_members_records(shared: Shared) -> None:
     shared.produce(2)
     member, other = shared.member("one"), shared.member("two")
     member.fetch(0)
@@ -110,7 +110,7 @@ def test_a_connection_that_goes_releases_what_its_members_had(shared: Shared) ->
 
 
 @pytest.mark.parametrize("is_fetch", [False, True])
-def test_the_last_request_of_a_session_releases_what_is_left(shared: Shared, is_fetch: bool) -> None:
+def test_the_last_request_of_a_session_releases_remaining_records(shared: Shared, is_fetch: bool) -> None:
     shared.produce(3)
     member, other = shared.member("one"), shared.member("two")
     member.fetch(0)
@@ -124,7 +124,7 @@ def test_the_last_request_of_a_session_releases_what_is_left(shared: Shared, is_
     assert member.acknowledge({}, share_session_epoch=5).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
 
 
-def test_what_was_acknowledged_stays_so_when_the_broker_is_killed(shared: Shared) -> None:
+def test_acknowledgements_survive_a_kill_of_the_broker(shared: Shared) -> None:
     shared.produce(5)
     member = shared.member()
     member.fetch(0)
@@ -134,7 +134,7 @@ def test_what_was_acknowledged_stays_so_when_the_broker_is_killed(shared: Shared
     assert again.got(0, max_wait_ms=10_000) == [(2, 2, 1), (4, 4, 1)]
 
 
-def test_a_record_that_a_member_has_of_a_killed_broker_and_of_the_next_one_is_accepted_once(shared: Shared) -> None:
+def test_a_record_acquired_before_and_after_a_kill_is_accepted_once(shared: Shared) -> None:
     shared.produce(3)
     assert shared.member().got(0) == [(0, 2, 1)]
     shared.broker.crash()
@@ -147,7 +147,7 @@ def test_a_record_that_a_member_has_of_a_killed_broker_and_of_the_next_one_is_ac
     assert member.got(max_wait_ms=0) == []
 
 
-def test_a_record_is_delivered_so_many_times_and_no_more(shared: Shared) -> None:
+def test_the_number_of_deliveries_of_a_record_is_limited(shared: Shared) -> None:
     shared.produce(1)
     member = shared.member()
     assert member.got(0) == [(0, 0, 1)]
@@ -156,7 +156,7 @@ def test_a_record_is_delivered_so_many_times_and_no_more(shared: Shared) -> None
     assert member.got(says={0: [(0, 0, [RELEASE])]}) == []
 
 
-def test_records_that_the_log_has_no_more_are_nobodys(shared: Shared) -> None:
+def test_records_deleted_from_the_log_are_not_delivered(shared: Shared) -> None:
     shared.produce(3)
     shared.produce(2)
     member = shared.member()
@@ -164,7 +164,7 @@ def test_records_that_the_log_has_no_more_are_nobodys(shared: Shared) -> None:
     assert member.got(0) == [(3, 4, 1)]
 
 
-def test_a_limit_of_records_cuts_a_batch_in_two(shared: Shared) -> None:
+def test_a_record_limit_splits_a_batch(shared: Shared) -> None:
     shared.produce(6)
     member = shared.member()
     assert member.got(0, share_acquire_mode=1, max_records=2) == [(0, 1, 1)]
@@ -172,7 +172,7 @@ def test_a_limit_of_records_cuts_a_batch_in_two(shared: Shared) -> None:
     assert member.got(max_records=1) == [(5, 5, 1)]
 
 
-def test_partitions_take_turns_and_those_forgotten_are_left_out(shared: Shared) -> None:
+def test_partitions_rotate_and_forgotten_ones_are_omitted(shared: Shared) -> None:
     shared.produce(2, 0)
     shared.produce(2, 1)
     member = shared.member()
@@ -198,7 +198,7 @@ REFUSED: dict[str, tuple[dict[str, Any], ErrorCode]] = {
 
 
 @pytest.mark.parametrize(("options", "code"), REFUSED.values(), ids=REFUSED)
-def test_refused_is(shared: Shared, options: dict[str, Any], code: ErrorCode) -> None:
+def test_invalid_requests_are_refused(shared: Shared, options: dict[str, Any], code: ErrorCode) -> None:
     member = shared.member()
     member.fetch(0, max_wait_ms=0)
     assert member.ask(**options).error_code == code
@@ -217,7 +217,7 @@ WRONG: dict[str, tuple[list[tuple[int, int, list[int]]], ErrorCode]] = {
 
 
 @pytest.mark.parametrize(("batches", "code"), WRONG.values(), ids=WRONG)
-def test_nothing_is_done_of_an_acknowledgement(
+def test_an_invalid_acknowledgement_has_no_effect(
     shared: Shared, batches: list[tuple[int, int, list[int]]], code: ErrorCode
 ) -> None:
     shared.produce(3)
@@ -239,7 +239,7 @@ AT_ONCE = [(1, 1), (1, 500), (1_000, 1)]
         for at_once in size(AT_ONCE[at % 3 :][:1], AT_ONCE)
     ],
 )
-def test_nor_where_it_takes_many_turns(
+def test_an_acknowledgement_refused_over_many_slices_has_no_effect(
     shared: Shared,
     batches: list[tuple[int, int, list[int]]],
     code: ErrorCode,
@@ -249,17 +249,17 @@ def test_nor_where_it_takes_many_turns(
 ) -> None:
     monkeypatch.setattr(share_sessions, "TYPES_AT_ONCE", types)
     monkeypatch.setattr(share_sessions, "RUNS_AT_ONCE", runs)
-    test_nothing_is_done_of_an_acknowledgement(shared, batches, code)
+    test_an_invalid_acknowledgement_has_no_effect(shared, batches, code)
 
 
-def test_renewals_are_of_version_two(shared: Shared) -> None:
+def test_renewals_need_version_two(shared: Shared) -> None:
     shared.produce(1)
     member = shared.member(version=1)
     member.fetch(0)
     assert member.said({0: [(0, 0, [RENEW])]}) == {0: ErrorCode.INVALID_REQUEST}
 
 
-def test_partitions_that_nobody_can_fetch_from_are_told_one_by_one(shared: Shared) -> None:
+def test_partitions_that_cannot_be_fetched_get_individual_errors(shared: Shared) -> None:
     shared.produce(1)
     member = shared.member()
     rows = member.fetch(0, 7)
@@ -269,7 +269,7 @@ def test_partitions_that_nobody_can_fetch_from_are_told_one_by_one(shared: Share
     assert strange.fetch(0)[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_a_topic_that_is_deleted_is_unknown_to_its_sessions(shared: Shared) -> None:
+def test_a_deleted_topic_is_unknown_to_its_sessions(shared: Shared) -> None:
     shared.produce(1)
     member = shared.member()
     member.fetch(0)
@@ -291,7 +291,7 @@ EXTREMES: dict[str, tuple[int, list[tuple[int, int, int, int]]]] = {
 
 
 @pytest.mark.parametrize(("start", "batches"), EXTREMES.values(), ids=EXTREMES)
-def test_whatever_state_a_group_is_given_the_broker_answers_and_lives_on(
+def test_the_broker_survives_any_state_written_for_a_group(
     shared: Shared, start: int, batches: list[tuple[int, int, int, int]]
 ) -> None:
     shared.produce(1)
@@ -324,7 +324,7 @@ def test_whatever_state_a_group_is_given_the_broker_answers_and_lives_on(
     assert other.got(max_wait_ms=5_000) == [(0, 0, 2)]
 
 
-def test_a_group_without_a_state_has_nothing(shared: Shared) -> None:
+def test_a_group_without_a_state_gets_no_records(shared: Shared) -> None:
     shared.produce(1)
     member = shared.member(group="unheard of")
     assert member.fetch(0, max_wait_ms=5_000)[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
@@ -345,7 +345,7 @@ def forget_share(shared: Shared) -> None:
 @pytest.mark.parametrize("is_open", [True, False], ids=["session open", "session closed"])
 @pytest.mark.parametrize("is_deleted", [True, False], ids=["deleted before", "not deleted"])
 @pytest.mark.parametrize("state_epoch", [0, 5], ids=["the same epoch", "another epoch"])
-def test_a_leader_hears_at_once_that_a_state_has_begun_again(
+def test_a_leader_is_notified_at_once_of_a_restarted_state(
     shared: Shared, state_epoch: int, is_deleted: bool, is_open: bool
 ) -> None:
     shared.produce(4)
@@ -363,7 +363,7 @@ def test_a_leader_hears_at_once_that_a_state_has_begun_again(
 
 
 @pytest.mark.parametrize("is_open", [True, False], ids=["session open", "session closed"])
-def test_a_leader_hears_at_once_that_a_state_is_deleted(shared: Shared, is_open: bool) -> None:
+def test_a_leader_is_notified_at_once_of_a_deleted_state(shared: Shared, is_open: bool) -> None:
     shared.produce(2)
     member = shared.member()
     assert member.got(0, max_records=1, batch_size=1) == [(0, 1, 1)]

@@ -41,11 +41,11 @@ DAY_MS = 86_400_000
         ("", None),
     ],
 )
-def test_where_a_group_begins(text: str, reset: ShareReset | None) -> None:
+def test_a_groups_start_follows_its_config(text: str, reset: ShareReset | None) -> None:
     assert read_reset(text) == reset
 
 
-def test_what_is_not_set_of_a_group_is_the_brokers() -> None:
+def test_unset_group_options_have_the_brokers_values() -> None:
     config = BrokerConfig.from_texts({"group.share.delivery.count.limit": "7"})
     texts = {
         "share.auto.offset.reset": "earliest",

@@ -58,7 +58,7 @@ def runs(partition: SharePartition) -> list[tuple[int, int, State, int]]:
     return [run[:4] for batch in partition.in_flight for run in batch.runs]
 
 
-def test_who_accepts_everything_moves_the_start_behind_it() -> None:
+def test_accepting_everything_moves_the_start_after_it() -> None:
     partition = with_records((0, 9))
     update = say(partition, (0, 9, (ACCEPT,)))
     assert update.state_batches == [ShareStateBatch(0, 9, ACKNOWLEDGED, 1)]
@@ -67,7 +67,7 @@ def test_who_accepts_everything_moves_the_start_behind_it() -> None:
     assert partition.next_fetch_offset() == 10
 
 
-def test_records_fare_one_by_one() -> None:
+def test_records_have_individual_states() -> None:
     partition = with_records((0, 5))
     update = say(partition, (0, 5, (ACCEPT, ACCEPT, RELEASE, REJECT, GAP, RENEW)), now_ms=7)
     assert update.state_batches == [
@@ -110,7 +110,7 @@ REFUSED: dict[str, tuple[list[Acknowledgement], ErrorCode]] = {
 
 
 @each_case("said, code", REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_acknowledged_changes_nothing(said: list[Acknowledgement], code: ErrorCode) -> None:
+def test_an_invalid_acknowledgement_changes_nothing(said: list[Acknowledgement], code: ErrorCode) -> None:
     partition = with_records((10, 19), limits=ShareLimits(renews=False))
     take(partition, 20, 29, wish=AcquireWish("b", 500, 500))
     say(partition, (15, 16, (ACCEPT,)))
@@ -121,7 +121,7 @@ def test_what_cannot_be_acknowledged_changes_nothing(said: list[Acknowledgement]
     assert runs(partition) == before and partition.start_offset == 10
 
 
-def test_before_the_first_record_in_flight_there_is_nothing_to_acknowledge() -> None:
+def test_acknowledging_before_the_first_record_in_flight_has_no_effect() -> None:
     partition = SharePartition(10, ShareLimits())
     with pytest.raises(KafkaError) as refused:
         acknowledge(partition, "a", [Acknowledgement(12, 12, (ACCEPT,))], 0, ALL)
@@ -129,7 +129,7 @@ def test_before_the_first_record_in_flight_there_is_nothing_to_acknowledge() -> 
     assert acknowledge(partition, "a", [Acknowledgement(0, 9, (ACCEPT,))], 0, ALL)[0].changes == [], "they are over"
 
 
-def test_what_was_renewed_may_be_acknowledged_in_the_next_batch() -> None:
+def test_renewed_records_may_be_acknowledged_in_the_next_batch() -> None:
     partition = with_records((0, 9))
     said = [Acknowledgement(0, 2, (RENEW,)), Acknowledgement(2, 3, (ACCEPT,)), Acknowledgement(5, 5, (RENEW,))]
     partition.apply(acknowledge(partition, "a", [*said, Acknowledgement(5, 5, (REJECT,))], 7, ALL)[0])
@@ -139,21 +139,21 @@ def test_what_was_renewed_may_be_acknowledged_in_the_next_batch() -> None:
     ]
 
 
-def test_the_offset_minus_one_is_over_as_any_before_the_start() -> None:
+def test_offset_minus_one_is_finished_like_any_before_the_start() -> None:
     partition = with_records((0, 9))
     assert acknowledge(partition, "a", [Acknowledgement(-1, 1, (ACCEPT,))], 0, ALL)[0].state_batches == [
         ShareStateBatch(0, 1, ACKNOWLEDGED, 1)
     ]
 
 
-def test_an_update_that_was_not_written_leaves_no_trace() -> None:
+def test_an_update_that_was_not_written_has_no_effect() -> None:
     partition = with_records((0, 9))
     acknowledge(partition, "a", [Acknowledgement(0, 9, (ACCEPT,))], 0, ALL)
     assert runs(partition) == [(0, 9, State.ACQUIRED, 1)]
     assert say(partition, (0, 9, (ACCEPT,))).state_batches
 
 
-def test_a_lock_that_is_over_offers_the_records_again_and_the_last_delivery_archives_them() -> None:
+def test_an_expired_lock_releases_records_and_the_last_delivery_archives_them() -> None:
     partition = with_records((0, 9), limits=ShareLimits(deliveries=2))
     assert partition.expire(LOCK_MS - 1).changes == []
     update = partition.expire(LOCK_MS)
@@ -186,7 +186,7 @@ def in_pieces(partition: SharePartition, what: str, most: int) -> set[tuple[int,
 
 @pytest.mark.parametrize("most", [1, 3, 10])
 @pytest.mark.parametrize("what", ["acknowledged", "released", "over"])
-def test_what_becomes_of_many_runs_comes_to_the_same_in_pieces(what: str, most: int) -> None:
+def test_changes_of_many_runs_in_pieces_give_the_same_result(what: str, most: int) -> None:
     def found(most: int) -> object:
         partition = SharePartition(0, ShareLimits())
         for offset in range(30):
@@ -200,7 +200,7 @@ def test_what_becomes_of_many_runs_comes_to_the_same_in_pieces(what: str, most: 
     assert found(most) == found(1_000)
 
 
-def test_a_lock_that_was_renewed_is_over_later() -> None:
+def test_a_renewed_lock_expires_later() -> None:
     partition = with_records((0, 9))
     assert say(partition, (0, 4, (RENEW,)), now_ms=100).state_batches == [], "nothing to write"
     partition.apply(partition.expire(LOCK_MS))
@@ -208,7 +208,7 @@ def test_a_lock_that_was_renewed_is_over_later() -> None:
     assert partition.next_expiry_ms() == LOCK_MS + 100
 
 
-def test_locks_that_were_given_back_are_forgotten_in_time() -> None:
+def test_released_locks_are_forgotten_in_time() -> None:
     partition = SharePartition(0, ShareLimits())
     for offset in range(10_000):
         take(partition, offset, offset, now_ms=offset % 7)
@@ -219,7 +219,7 @@ def test_locks_that_were_given_back_are_forgotten_in_time() -> None:
     assert runs(partition) == [(10_000, 10_000, AVAILABLE, 1)]
 
 
-def test_records_that_were_delivered_often_come_in_small_numbers_and_at_last_alone() -> None:
+def test_repeatedly_delivered_records_come_in_shrinking_numbers() -> None:
     partition = with_records((0, 15))
     given = []
     for _ in range(8):
@@ -231,7 +231,7 @@ def test_records_that_were_delivered_often_come_in_small_numbers_and_at_last_alo
     assert given[4:6] == [[Acquired(1, 1, 5)], [Acquired(2, 2, 5)]]
 
 
-def test_a_batch_is_given_whole_unless_a_member_wants_no_more_than_it_says() -> None:
+def test_a_batch_is_delivered_whole_except_under_a_record_limit() -> None:
     log = [OffsetRange(0, 9), OffsetRange(10, 19)]
     whole = SharePartition(0, ShareLimits())
     assert acquire(whole, AcquireWish("a", 3, 500), 0, log, 0) == [Acquired(0, 9, 1)]
@@ -241,14 +241,14 @@ def test_a_batch_is_given_whole_unless_a_member_wants_no_more_than_it_says() -> 
     assert acquire(exact, AcquireWish("b", 3, 500, is_record_limit=True), 3, log, 0) == [Acquired(3, 5, 1)]
 
 
-def test_large_fetches_are_counted_in_batches_that_end_where_the_logs_do() -> None:
+def test_large_fetches_are_counted_in_batches_of_the_log() -> None:
     log = [OffsetRange(first, first + 9) for first in range(0, 60, 10)]
     partition = SharePartition(0, ShareLimits())
     wish = AcquireWish("a", max_records=500, batch_size=15)
     assert acquire(partition, wish, 0, log, 0) == [Acquired(0, 19, 1), Acquired(20, 39, 1), Acquired(40, 59, 1)]
 
 
-def test_where_there_is_no_room_only_what_came_back_is_given() -> None:
+def test_without_room_only_released_records_are_delivered() -> None:
     partition = with_records((0, 9), (10, 19), limits=ShareLimits(in_flight=20))
     assert not partition.has_room()
     assert take(partition, 20, 29) == []
@@ -257,7 +257,7 @@ def test_where_there_is_no_room_only_what_came_back_is_given() -> None:
     assert take(partition, 10, 29) == [Acquired(10, 14, 2)]
 
 
-def test_what_was_aborted_is_archived_and_not_given() -> None:
+def test_aborted_records_are_archived_and_not_delivered() -> None:
     partition = SharePartition(0, ShareLimits())
     log = [OffsetRange(0, 4), OffsetRange(5, 9), OffsetRange(10, 14)]
     assert acquire(partition, ANY, 0, log, 0, aborted=[log[1]]) == [Acquired(0, 4, 1), Acquired(10, 14, 1)]
@@ -266,7 +266,7 @@ def test_what_was_aborted_is_archived_and_not_given() -> None:
     assert partition.start_offset == 10
 
 
-def test_what_was_compacted_away_while_it_was_available_is_over() -> None:
+def test_available_records_that_were_compacted_are_finished() -> None:
     partition = with_records((0, 9), (10, 19))
     say(partition, (0, 9, (RELEASE,)))
     assert partition.next_fetch_offset() == 0
@@ -282,7 +282,7 @@ def test_what_was_compacted_away_while_it_was_available_is_over() -> None:
     assert partition.start_offset == 10
 
 
-def test_a_log_that_begins_later_takes_what_is_before_it_along() -> None:
+def test_a_later_log_start_finishes_earlier_records() -> None:
     partition = with_records((0, 9), (10, 19))
     say(partition, (0, 12, (ACCEPT,)), (14, 14, (ACCEPT,)))
     partition.log_starts_at(14)
@@ -292,7 +292,7 @@ def test_a_log_that_begins_later_takes_what_is_before_it_along() -> None:
     assert (partition.start_offset, partition.end_offset, partition.in_flight_count) == (40, 40, 0)
 
 
-def test_who_takes_the_partition_over_offers_again_what_was_acquired() -> None:
+def test_a_new_leader_offers_acquired_records_again() -> None:
     states = [ShareStateBatch(2, 3, ACKNOWLEDGED, 1), ShareStateBatch(6, 7, AVAILABLE, 2)]
     partition = SharePartition(0, ShareLimits(), state_batches=states)
     assert (partition.start_offset, partition.end_offset, partition.next_fetch_offset()) == (0, 7, 0)
@@ -307,7 +307,7 @@ def test_who_takes_the_partition_over_offers_again_what_was_acquired() -> None:
     assert partition.start_offset == 10
 
 
-def test_a_record_that_comes_back_from_before_the_gap_does_not_move_the_gap_back() -> None:
+def test_a_released_record_before_the_gap_does_not_move_it() -> None:
     states = [
         ShareStateBatch(0, 1, AVAILABLE, 1),
         ShareStateBatch(4, 5, AVAILABLE, 1),
@@ -338,12 +338,12 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("states", BROKEN.values(), ids=BROKEN)
-def test_a_state_that_cannot_be_is_told_of(states: list[ShareStateBatch]) -> None:
+def test_an_impossible_state_is_refused(states: list[ShareStateBatch]) -> None:
     with pytest.raises(ValueError):
         SharePartition(5, ShareLimits(), state_batches=states)
 
 
-def test_ten_million_offsets_cost_what_is_in_flight() -> None:
+def test_ten_million_offsets_cost_as_much_as_those_in_flight() -> None:
     partition = with_records(
         (0, 9_999_999), limits=ShareLimits(in_flight=20_000_000), wish=AcquireWish("a", 20_000_000, 20_000_000)
     )
@@ -358,7 +358,7 @@ def test_ten_million_offsets_cost_what_is_in_flight() -> None:
     assert peak < 20_000
 
 
-def test_a_million_records_in_flight_need_little_as_long_as_batches_stay_whole() -> None:
+def test_a_million_records_in_whole_batches_need_little_memory() -> None:
     tracemalloc.start()
     try:
         partitions = [SharePartition(0, ShareLimits()) for _ in range(100)]

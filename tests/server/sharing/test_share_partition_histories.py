@@ -244,7 +244,7 @@ class Life:
 
 
 @each_case("seed", range(size(15, 300)))
-def test_a_life_goes_as_the_models(seed: int) -> None:
+def test_a_history_matches_the_model(seed: int) -> None:
     life = Life(seed)
     for _ in range(STEPS):
         life.step()

@@ -205,7 +205,7 @@ def queue() -> Iterator[Queue]:
         yield queue
 
 
-def test_what_one_member_has_no_other_one_gets_until_it_is_given_back(queue: Queue) -> None:
+def test_one_members_records_are_unavailable_to_others_until_released(queue: Queue) -> None:
     queue.produce(5, 5)
     with queue.member("a") as a, queue.member("b") as b:
         assert a.fetch(max_records=1) == [(0, 4, 1)], "a whole batch"
@@ -216,14 +216,14 @@ def test_what_one_member_has_no_other_one_gets_until_it_is_given_back(queue: Que
         assert a.acknowledge((2, 2, ACCEPT)).error_code == ErrorCode.INVALID_RECORD_STATE
 
 
-def test_no_more_records_than_are_asked_for_where_that_is_the_mode(queue: Queue) -> None:
+def test_a_record_limit_bounds_the_delivery(queue: Queue) -> None:
     queue.produce(5)
     with queue.member("a") as a, queue.member("b") as b:
         assert a.fetch(max_records=2, share_acquire_mode=1) == [(0, 1, 1)]
         assert b.fetch() == [(2, 4, 1)]
 
 
-def test_a_mode_that_there_is_not_is_refused_where_something_is_fetched(queue: Queue) -> None:
+def test_an_unknown_mode_is_refused_if_records_are_requested(queue: Queue) -> None:
     """Apache Kafka 4.3.1 does the same, and applies acknowledgements before that."""
     queue.produce(3)
     with queue.member() as a:
@@ -236,7 +236,7 @@ def test_a_mode_that_there_is_not_is_refused_where_something_is_fetched(queue: Q
         assert a.fetch(share_acquire_mode=1) == [(1, 2, 2)]
 
 
-def test_acknowledgements_come_along_with_a_fetch(queue: Queue) -> None:
+def test_acknowledgements_may_be_sent_with_a_fetch(queue: Queue) -> None:
     queue.produce(3, 3)
     with queue.member() as a:
         assert a.fetch(max_records=3) == [(0, 2, 1)]
@@ -247,7 +247,7 @@ def test_acknowledgements_come_along_with_a_fetch(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("how", ["the connection ends", "the session ends", "the time of its locks"])
-def test_what_a_member_has_comes_back_with(how: str) -> None:
+def test_a_members_records_become_available_in_each_way(how: str) -> None:
     with shared() as queue:
         queue.produce(4)
         with queue.member("a") as a, queue.member("b") as b:
@@ -263,7 +263,7 @@ def test_what_a_member_has_comes_back_with(how: str) -> None:
             assert b.fetch(max_wait_ms=60_000) == [left]
 
 
-def test_a_member_may_keep_what_it_needs_longer() -> None:
+def test_a_member_may_renew_its_locks() -> None:
     with shared() as queue:
         queue.produce(4)
         with queue.member("a") as a, queue.member("b") as b:
@@ -278,7 +278,7 @@ def test_a_member_may_keep_what_it_needs_longer() -> None:
             assert a.fetch(is_renew_ack=True, max_bytes=0, min_bytes=0, max_records=0, said=[(0, 0, RENEW)]) == []
 
 
-def test_a_record_is_delivered_so_often_and_then_no_more(queue: Queue) -> None:
+def test_the_number_of_deliveries_is_limited(queue: Queue) -> None:
     queue.produce(1)
     with queue.member() as a:
         for delivery in range(1, 6):
@@ -290,7 +290,7 @@ def test_a_record_is_delivered_so_often_and_then_no_more(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("what", ["records come", "others give some back", "there is room again"])
-def test_a_fetch_waits_until(what: str) -> None:
+def test_a_fetch_waits_for_an_event(what: str) -> None:
     with shared(overrides={"group.share.partition.max.record.locks": "100"}) as queue:
         queue.produce(100)
         with queue.member("a") as a, queue.member("b") as b:
@@ -315,7 +315,7 @@ def test_a_fetch_waits_until(what: str) -> None:
             assert (one.first_offset, one.last_offset, one.delivery_count) == expected
 
 
-def test_what_was_acknowledged_is_over_after_a_start_and_what_was_not_is_offered_anew(tmp_path: Path) -> None:
+def test_after_a_restart_acknowledged_records_are_finished_and_others_offered_again(tmp_path: Path) -> None:
     with shared(tmp_path) as queue:
         queue.produce(10)
         with queue.member() as a:
@@ -329,7 +329,7 @@ def test_what_was_acknowledged_is_over_after_a_start_and_what_was_not_is_offered
         assert offsets[7] == 2
 
 
-def test_locks_that_run_out_together_are_one_batch_for_a_leader_that_begins_anew(tmp_path: Path) -> None:
+def test_locks_that_expire_together_are_one_batch_for_a_new_leader(tmp_path: Path) -> None:
     """Apache Kafka, which writes an update for each of them, leaves the last one apart (compat/apache_kafka/DIFFERENCES.md)."""
     with shared(tmp_path) as queue:
         queue.produce(4, 4)
@@ -347,7 +347,7 @@ def test_locks_that_run_out_together_are_one_batch_for_a_leader_that_begins_anew
 @pytest.mark.parametrize(
     ("reset", "found"), [("latest", []), ("earliest", [(0, 2, 1)]), ("by_duration:PT1H", [(2, 2, 1)])]
 )
-def test_a_group_begins_where_it_is_told_to(queue: Queue, reset: str, found: list[tuple[int, int, int]]) -> None:
+def test_a_group_starts_at_the_configured_offset(queue: Queue, reset: str, found: list[tuple[int, int, int]]) -> None:
     queue.produce(1, 1)
     queue.broker.advance_clock(2 * 3_600_000)
     queue.produce(1)
@@ -358,7 +358,7 @@ def test_a_group_begins_where_it_is_told_to(queue: Queue, reset: str, found: lis
         assert a.fetch() == found
 
 
-def test_a_group_does_not_begin_where_no_record_is_young_enough(queue: Queue) -> None:
+def test_a_group_does_not_start_without_a_young_enough_record(queue: Queue) -> None:
     queue.produce(1)
     queue.broker.advance_clock(2 * 3_600_000)
     queue.begin("new", 0, -1)
@@ -371,7 +371,7 @@ def test_a_group_does_not_begin_where_no_record_is_young_enough(queue: Queue) ->
         assert a.fetch(max_wait_ms=FIRST_WAIT_MS) == [(1, 2, 1)]
 
 
-def test_what_was_acquired_in_a_forgotten_partition_stays_so_until_connections_end(queue: Queue) -> None:
+def test_records_of_a_forgotten_partition_stay_acquired_until_disconnection(queue: Queue) -> None:
     queue.produce(3)
     with queue.member("a") as a, queue.member("b") as b:
         assert a.fetch() == [(0, 2, 1)]
@@ -388,7 +388,7 @@ def test_what_was_acquired_in_a_forgotten_partition_stays_so_until_connections_e
         assert c.fetch() == [(0, 2, 1)], "nothing was kept of the group, nor written of these records"
 
 
-def test_a_partition_that_is_named_beside_a_refused_acknowledgement_is_answered_for(queue: Queue) -> None:
+def test_a_partition_next_to_a_refused_acknowledgement_is_answered(queue: Queue) -> None:
     queue.produce(3)
     with queue.member() as a:
         assert a.fetch(max_wait_ms=30_000) == [(0, 2, 1)]
@@ -410,7 +410,7 @@ def test_a_partition_that_is_named_beside_a_refused_acknowledgement_is_answered_
         assert told == {0: ErrorCode.INVALID_REQUEST, 1: ErrorCode.NONE}
 
 
-def test_offsets_that_were_compacted_away_count_as_those_of_records(queue: Queue) -> None:
+def test_compacted_offsets_count_like_records(queue: Queue) -> None:
     again = [b"x"]
     kept = [[b"a", *again * 7], again * 12, [b"b", *again * 7], again * 8, [b"c", *again]]
     with RawClient(*address(queue.broker)) as client:
@@ -441,7 +441,7 @@ REFUSED: dict[str, tuple[dict[str, Any], ErrorCode]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_fetch_is_refused_for(queue: Queue, name: str) -> None:
+def test_a_fetch_is_refused_for_invalid_fields(queue: Queue, name: str) -> None:
     changes, code = REFUSED[name]
     request = ShareFetchRequest(**({"group_id": "g", "member_id": "m"} | changes))
     with queue.member() as a:
@@ -459,7 +459,7 @@ def test_a_session_counts_its_requests(queue: Queue) -> None:
         assert a.whole(said=[(0, 0, ACCEPT)]).error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_each_partition_is_refused_on_its_own(queue: Queue) -> None:
+def test_each_partition_is_refused_separately(queue: Queue) -> None:
     queue.produce(1)
     with queue.member() as a:
         answer = a.whole(0, 7)
@@ -470,14 +470,14 @@ def test_each_partition_is_refused_on_its_own(queue: Queue) -> None:
         assert row.error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_more_than_the_sessions_that_there_may_be_are_refused() -> None:
+def test_the_number_of_sessions_is_limited() -> None:
     with shared(overrides={"group.share.max.share.sessions": "1"}) as queue, queue.member("a") as a:
         a.fetch()
         with queue.member("b") as b:
             assert b.whole().error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
 
 
-def test_records_that_are_deleted_are_over(queue: Queue) -> None:
+def test_deleted_records_are_finished(queue: Queue) -> None:
     queue.produce(5, 5)
     with queue.member() as a:
         assert a.fetch(max_records=5) == [(0, 4, 1)]
@@ -486,7 +486,7 @@ def test_records_that_are_deleted_are_over(queue: Queue) -> None:
         assert a.fetch() == [(7, 9, 1)]
 
 
-def test_of_a_batch_in_which_the_log_begins_nobody_gets_what_was_deleted(tmp_path: Path) -> None:
+def test_a_batch_across_the_log_start_delivers_no_deleted_records(tmp_path: Path) -> None:
     """Apache Kafka gives the whole batch if something older was in flight (compat/apache_kafka/DIFFERENCES.md)."""
     with shared(tmp_path) as queue:
         queue.produce(7)
@@ -500,7 +500,7 @@ def test_of_a_batch_in_which_the_log_begins_nobody_gets_what_was_deleted(tmp_pat
         assert b.fetch() == [(29, 33, 1)]
 
 
-def test_another_leader_goes_on_with_what_is_written() -> None:
+def test_a_new_leader_continues_from_the_written_state() -> None:
     with shared(nodes=2) as queue:
         leader = queue.broker.inner.services.topics.partition("t", 0).leader
         other = next(node.node_id for node in queue.broker.inner.nodes if node.node_id != leader)
@@ -515,9 +515,7 @@ def test_another_leader_goes_on_with_what_is_written() -> None:
             assert b.fetch(max_wait_ms=FIRST_WAIT_MS) == [(2, 3, 1)]
 
 
-def test_a_session_with_the_node_that_led_before_takes_nothing_back_of_what_its_member_has_from_the_new_leader() -> (
-    None
-):
+def test_a_session_with_the_former_leader_releases_nothing_at_the_new() -> None:
     with shared(nodes=2) as queue:
         leader = queue.broker.inner.services.topics.partition("t", 0).leader
         other = next(node.node_id for node in queue.broker.inner.nodes if node.node_id != leader)
@@ -533,9 +531,7 @@ def test_a_session_with_the_node_that_led_before_takes_nothing_back_of_what_its_
 
 
 @pytest.mark.parametrize("is_forgotten", [True, False])
-def test_a_state_that_begins_anew_in_the_same_epoch_takes_nothing_of_what_there_was(
-    queue: Queue, *, is_forgotten: bool
-) -> None:
+def test_a_state_restarted_in_the_same_epoch_keeps_nothing(queue: Queue, *, is_forgotten: bool) -> None:
     queue.produce(4)
     with queue.member() as a:
         assert a.fetch() == [(0, 3, 1)]
@@ -547,7 +543,7 @@ def test_a_state_that_begins_anew_in_the_same_epoch_takes_nothing_of_what_there_
         assert a.fetch(max_wait_ms=FIRST_WAIT_MS) == [(2, 3, 1)]
 
 
-def test_nobody_has_a_session_or_records_any_more_where_the_feature_was_off_for_a_while(queue: Queue) -> None:
+def test_disabling_the_feature_ends_sessions_and_releases_records(queue: Queue) -> None:
     queue.produce(2)
     with queue.member() as a, queue.member("b") as b:
         assert a.fetch() == [(0, 1, 1)]
@@ -565,9 +561,7 @@ def set_share_version(client: RawClient, level: int) -> None:
 
 
 @pytest.mark.parametrize("committed", [False, True])
-def test_who_reads_committed_records_gets_none_of_a_transaction_that_is_open_or_aborted(
-    queue: Queue, *, committed: bool
-) -> None:
+def test_a_committed_reader_gets_no_records_of_open_or_aborted_transactions(queue: Queue, *, committed: bool) -> None:
     queue.produce(2)
     with RawClient(*address(queue.broker)) as client:
         producer = TransactionalClient(client, "x", version=2)

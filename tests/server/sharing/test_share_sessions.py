@@ -24,7 +24,7 @@ def fetch(
     return to_the_end(sessions.fetch(key, epoch, connection, places=places, **said))  # type: ignore[arg-type]
 
 
-def test_a_session_is_begun_goes_on_and_ends() -> None:
+def test_a_session_starts_continues_and_ends() -> None:
     sessions = ShareSessions(10)
     assert list(fetch(sessions, 0, ONE, TWO).places) == [ONE, TWO]
     assert list(fetch(sessions, 1, THREE, forgotten=(ONE,)).places) == [TWO, THREE]
@@ -34,7 +34,7 @@ def test_a_session_is_begun_goes_on_and_ends() -> None:
     assert len(sessions) == sessions.members("g") == 0
 
 
-def test_behind_the_last_epoch_comes_the_first() -> None:
+def test_the_first_epoch_follows_the_last() -> None:
     sessions = ShareSessions(10)
     fetch(sessions, 0).epoch = 2**31 - 1
     assert fetch(sessions, 2**31 - 1).epoch == 1
@@ -76,7 +76,7 @@ REFUSED: dict[str, tuple[Callable[[ShareSessions], object], ErrorCode]] = {
 
 
 @each_case("name", REFUSED)
-def test_what_is_refused_leaves_the_session_as_it_is(name: str) -> None:
+def test_a_refused_request_leaves_the_session_unchanged(name: str) -> None:
     sessions = ShareSessions(1)
     fetch(sessions, 0, ONE)
     fetch(sessions, 1)
@@ -87,7 +87,7 @@ def test_what_is_refused_leaves_the_session_as_it_is(name: str) -> None:
     assert fetch(sessions, 2).places == {ONE: False}
 
 
-def test_who_begins_anew_takes_his_own_place() -> None:
+def test_a_restarted_session_takes_its_own_place() -> None:
     sessions = ShareSessions(1)
     fetch(sessions, 0, ONE)
     assert list(fetch(sessions, 0, TWO, connection="d").places) == [TWO]
@@ -95,7 +95,7 @@ def test_who_begins_anew_takes_his_own_place() -> None:
     assert sessions.members("g") == 1
 
 
-def test_what_is_new_is_told_of_once_and_an_error_twice() -> None:
+def test_new_records_are_returned_once_and_an_error_twice() -> None:
     session = fetch(ShareSessions(1), 0, ONE)
     nothing = {"has_records": False, "has_error": False}
     assert not session.must_tell(ONE, **nothing)
@@ -105,14 +105,14 @@ def test_what_is_new_is_told_of_once_and_an_error_twice() -> None:
     assert session.must_tell(TWO, **nothing), "it was asked for, and is not in the session"
 
 
-def test_partitions_that_join_a_session_are_told_of() -> None:
+def test_partitions_added_to_a_session_are_returned() -> None:
     sessions = ShareSessions(1)
     fetch(sessions, 0, ONE)
     session = fetch(sessions, 1, ONE, TWO)
     assert session.places == {ONE: False, TWO: True}
 
 
-def test_a_connection_that_breaks_takes_its_sessions_along() -> None:
+def test_a_broken_connection_ends_its_sessions() -> None:
     sessions = ShareSessions(9)
     for member, connection in (("a", 1), ("b", 1), ("c", 2)):
         fetch(sessions, 0, ONE, key=SessionKey("g", member), connection=connection)
@@ -121,7 +121,7 @@ def test_a_connection_that_breaks_takes_its_sessions_along() -> None:
 
 
 @each_case("seed", range(30))
-def test_nothing_is_left_of_sessions_that_are_gone(seed: int) -> None:
+def test_removed_sessions_leave_no_entries(seed: int) -> None:
     rng = Random(seed)
     sessions = ShareSessions(4)
     there: dict[SessionKey, int] = {}
@@ -154,7 +154,7 @@ def many(count: int) -> list[SharedPartition]:
     return [SharedPartition(bytes(16), index) for index in range(count)]
 
 
-def test_thousands_of_partitions_come_and_go_in_pieces_and_all_at_once() -> None:
+def test_thousands_of_partitions_change_in_pieces_and_atomically() -> None:
     sessions = ShareSessions(1_000)
     session, pieces = fetch(sessions, 0, TWO), 0
     more = sessions.fetch(KEY, 1, "c", places=many(3 * AT_ONCE), forgotten=many(AT_ONCE), has_acknowledgements=False)
@@ -177,7 +177,7 @@ def test_thousands_of_partitions_come_and_go_in_pieces_and_all_at_once() -> None
     ],
     ids=["goes on", "begins anew", "ends"],
 )
-def test_of_two_requests_with_one_epoch_the_second_to_come_to_its_end_changes_nothing(
+def test_the_slower_of_two_requests_with_one_epoch_changes_nothing(
     meanwhile: Callable[[ShareSessions], object], code: ErrorCode
 ) -> None:
     sessions = ShareSessions(1_000)

@@ -36,11 +36,11 @@ def by_log(states: States) -> dict[SharePartitionKey, ShareState]:
     }
 
 
-def test_its_coordinator_is_found_by_the_text_that_apache_kafka_hashes() -> None:
+def test_the_coordinator_is_found_by_apache_kafkas_hashed_text() -> None:
     assert key(3, "a:b").text == "a:b:AAECAwQFBgcICQoLDA0ODw:3"
 
 
-def test_all_that_was_told_is_there_after_a_load() -> None:
+def test_all_acknowledged_state_exists_after_a_load() -> None:
     states = States()
     for partition in range(8):
         states.begin(key(partition), start_offset=10)
@@ -75,7 +75,7 @@ REFUSED: dict[str, tuple[Callable[[States], object], ErrorCode]] = {
 
 
 @each_case("name", REFUSED)
-def test_what_is_refused_is_not_written(name: str) -> None:
+def test_refused_requests_are_not_written(name: str) -> None:
     act, code = REFUSED[name]
     states = States()
     states.begin(key(), state_epoch=4)
@@ -87,7 +87,7 @@ def test_what_is_refused_is_not_written(name: str) -> None:
 
 
 @pytest.mark.parametrize("what", ["begin", "write", "read", "delete"])
-def test_what_the_log_does_not_take_has_not_happened(what: str) -> None:
+def test_requests_that_the_log_refuses_have_no_effect(what: str) -> None:
     states = States()
     states.begin(key())
     states.write(key(), ShareStateBatch(0, 4, ACKNOWLEDGED, 1))
@@ -108,7 +108,7 @@ def test_what_the_log_does_not_take_has_not_happened(what: str) -> None:
     assert by_log(States(states.store)) == by_log(states) != before
 
 
-def test_a_shard_that_is_away_answers_for_nothing() -> None:
+def test_an_unloaded_shard_refuses_requests() -> None:
     states = States()
     states.begin(key())
     for shard in states.coordinator.shards:
@@ -118,7 +118,7 @@ def test_a_shard_that_is_away_answers_for_nothing() -> None:
     assert refused.value.code is ErrorCode.NOT_COORDINATOR
 
 
-def test_what_nobody_needs_any_more_is_pruned_and_a_load_finds_the_same() -> None:
+def test_superseded_records_are_pruned_and_a_load_finds_the_same_state() -> None:
     states = States()
     for partition in range(8):
         states.begin(key(partition))
@@ -132,7 +132,7 @@ def test_what_nobody_needs_any_more_is_pruned_and_a_load_finds_the_same() -> Non
     assert by_log(States(states.store)) == by_log(states)
 
 
-def test_a_share_partition_that_nobody_uses_does_not_keep_the_log_of_the_others() -> None:
+def test_an_unused_share_partition_does_not_keep_the_log() -> None:
     states = States()
     crowd = [key(partition, group) for partition in range(8) for group in "gh"]
     for one in crowd:
@@ -149,7 +149,7 @@ def test_a_share_partition_that_nobody_uses_does_not_keep_the_log_of_the_others(
     assert set(states.all()) == set(crowd)
 
 
-def test_a_deleted_topic_is_forgotten_also_if_nobody_coordinated_its_partitions_then() -> None:
+def test_a_topic_deleted_without_a_coordinator_is_forgotten() -> None:
     states = States()
     for topic_id in (TOPIC, OTHER):
         for partition in range(8):
@@ -166,7 +166,7 @@ def test_a_deleted_topic_is_forgotten_also_if_nobody_coordinated_its_partitions_
     assert {one.topic_id for one in later.all()} == {OTHER}
 
 
-def test_a_topic_deleted_while_the_log_took_nothing_is_forgotten_later() -> None:
+def test_a_topic_deleted_while_the_log_refused_is_forgotten_later() -> None:
     states = States()
     for topic_id in (TOPIC, OTHER):
         states.begin(key(topic_id=topic_id))
@@ -179,7 +179,7 @@ def test_a_topic_deleted_while_the_log_took_nothing_is_forgotten_later() -> None
     assert {one.topic_id for one in States(states.store).all()} == {OTHER}
 
 
-def test_jobs_wait_for_a_log_that_takes_records_again() -> None:
+def test_jobs_wait_for_a_writable_log() -> None:
     states = States()
     states.begin(key())
     states.store.failure = ErrorCode.NOT_COORDINATOR
@@ -190,7 +190,7 @@ def test_jobs_wait_for_a_log_that_takes_records_again() -> None:
     assert states.all()[key()].snapshot_epoch == before + 1
 
 
-def test_a_state_that_changes_while_snapshots_are_made_keeps_what_it_was_told() -> None:
+def test_a_state_that_changes_during_snapshots_keeps_the_change() -> None:
     states = States()
     crowd = [key(partition, group) for partition in range(8) for group in "ghij"]
     for one in crowd:
@@ -204,7 +204,7 @@ def test_a_state_that_changes_while_snapshots_are_made_keeps_what_it_was_told() 
     assert by_log(States(states.store)) == by_log(states)
 
 
-def test_nothing_is_pruned_before_what_makes_it_superfluous_is_on_disk() -> None:
+def test_records_are_pruned_only_after_their_replacement_is_on_disk() -> None:
     states = States()
     states.begin(key())
     for at in range(10):
@@ -230,7 +230,7 @@ def test_nothing_is_pruned_before_what_makes_it_superfluous_is_on_disk() -> None
 def live(states: States, answered: dict[SharePartitionKey, ShareState]) -> None:
     """Do everything that can happen to states; `answered` has each state as last answered."""
 
-    def told(*keys: SharePartitionKey) -> None:
+    def note_answered(*keys: SharePartitionKey) -> None:
         now = by_log(states)
         for one in keys:
             answered.pop(one, None)
@@ -239,20 +239,20 @@ def live(states: States, answered: dict[SharePartitionKey, ShareState]) -> None:
 
     for partition in range(4):
         states.begin(key(partition), start_offset=5)
-        told(key(partition))
+        note_answered(key(partition))
     for at in range(5, 10):
         for partition in range(3):
             states.write(key(partition), ShareStateBatch(at, at, ACKNOWLEDGED, 1), start_offset=at)
-            told(key(partition))
+            note_answered(key(partition))
     states.coordinator.read(key(1), 6, states.now_ms)
-    told(key(1))
+    note_answered(key(1))
     states.begin(key(2), state_epoch=2, start_offset=90)
-    told(key(2))
+    note_answered(key(2))
     states.coordinator.delete(key(0), states.now_ms)
-    told(key(0))
+    note_answered(key(0))
     states.advance(10_000)
     states.write(key(1), ShareStateBatch(11, 12, ARCHIVED, 3), leader_epoch=6, start_offset=10)
-    told(key(1))
+    note_answered(key(1))
 
 
 def said(state: ShareState) -> ShareState:
@@ -260,7 +260,7 @@ def said(state: ShareState) -> ShareState:
     return replace(state, snapshot_epoch=0, create_ms=0, write_ms=0)
 
 
-def test_after_a_power_loss_at_any_record_all_that_was_answered_is_there_and_life_goes_on() -> None:
+def test_after_a_power_loss_at_any_record_acknowledged_states_exist() -> None:
     whole = States(PrunedStore(Power()))
     live(whole, {})
     for survived in range(whole.store.power.used):
@@ -292,7 +292,7 @@ async def topic_key(served: Served, partition: int = 0) -> SharePartitionKey:
 
 
 @pytest.mark.parametrize("flush", [{}, {"log.flush.interval.messages": "1"}])
-async def test_a_broker_that_starts_again_goes_on_where_it_was(tmp_path: Path, flush: dict[str, str]) -> None:
+async def test_a_restarted_broker_continues_from_the_stored_state(tmp_path: Path, flush: dict[str, str]) -> None:
     options = {name.replace(".", "_"): text for name, text in flush.items()}
     batch = ShareStateBatch(5, 9, ACKNOWLEDGED, 2)
     async with serving(tmp_path, OsFiles(), **options) as served:
@@ -308,7 +308,7 @@ async def test_a_broker_that_starts_again_goes_on_where_it_was(tmp_path: Path, f
         assert (found.start_offset, found.batches, found.delivery_complete_count) == (5, (batch,), 5)
 
 
-async def test_the_log_is_pruned_by_time_that_is_moved_and_the_deleted_topic_leaves_nothing(tmp_path: Path) -> None:
+async def test_a_clock_move_prunes_the_log_and_deleted_topics_leave_nothing(tmp_path: Path) -> None:
     clock = Clock()
     async with serving(tmp_path, OsFiles(), clock, share_coordinator_state_topic_num_partitions="1") as served:
         states = served.broker.services.coordinators.share_states

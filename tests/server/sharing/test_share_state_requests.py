@@ -88,7 +88,7 @@ def coordinated() -> Iterator[Coordinated]:
         yield Coordinated(client)
 
 
-def test_a_state_is_begun_written_read_told_in_short_and_forgotten(coordinated: Coordinated) -> None:
+def test_a_state_is_initialized_written_read_summarized_and_deleted(coordinated: Coordinated) -> None:
     assert coordinated.initialize(1, start_offset=5).error_code == 0
     row = coordinated.write(1, (5, 7, 2, 1), (9, 9, 4, 3), start_offset=5, leader_epoch=0, delivery_complete_count=4)
     assert (row.partition, row.error_code, row.error_message) == (1, 0, None)
@@ -102,14 +102,14 @@ def test_a_state_is_begun_written_read_told_in_short_and_forgotten(coordinated: 
     assert coordinated.delete(1, 2) and coordinated.read(1).error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_what_never_began_has_a_summary_and_can_be_deleted(coordinated: Coordinated) -> None:
+def test_an_uninitialized_state_has_a_summary_and_can_be_deleted(coordinated: Coordinated) -> None:
     (short,) = coordinated.summary(0)
     told = (short.error_code, short.start_offset, short.delivery_complete_count, short.leader_epoch, short.state_epoch)
     assert told == (0, -1, -1, 0, 0)
     assert [row.error_code for row in coordinated.delete(0)] == [0]
 
 
-def test_each_row_is_refused_on_its_own(coordinated: Coordinated) -> None:
+def test_each_row_is_refused_separately(coordinated: Coordinated) -> None:
     coordinated.initialize(0)
     codes = {row.partition: row.error_code for row in coordinated.summary(0, PARTITIONS, -1)}
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -118,7 +118,7 @@ def test_each_row_is_refused_on_its_own(coordinated: Coordinated) -> None:
     assert coordinated.write(1).error_message == "Write operation on uninitialized share partition not allowed."
 
 
-def test_who_is_late_is_told_so(coordinated: Coordinated) -> None:
+def test_an_outdated_epoch_is_fenced(coordinated: Coordinated) -> None:
     coordinated.initialize(0, state_epoch=4)
     coordinated.read(0, leader_epoch=6)
     late_leader = (
@@ -135,7 +135,7 @@ def test_who_is_late_is_told_so(coordinated: Coordinated) -> None:
         assert (answer.error_code, answer.error_message) == said
 
 
-def test_more_batches_than_records_can_be_in_flight_are_refused(coordinated: Coordinated) -> None:
+def test_more_batches_than_records_in_flight_are_refused(coordinated: Coordinated) -> None:
     coordinated.initialize(0)
     many = [(2 * at, 2 * at, 2, 1) for at in range(WRITTEN_MAX + 1)]
     assert coordinated.write(0, *many).error_code == ErrorCode.INVALID_REQUEST
@@ -143,7 +143,7 @@ def test_more_batches_than_records_can_be_in_flight_are_refused(coordinated: Coo
     assert coordinated.write(0, *((first + 1, last + 1, 2, 1) for first, last, _, __ in many[1:])).error_code == 0
 
 
-def test_a_topic_without_rows_empties_the_answer(coordinated: Coordinated) -> None:
+def test_a_topic_without_rows_empties_the_response(coordinated: Coordinated) -> None:
     coordinated.initialize(0)
     assert coordinated.summary() == []
 
@@ -160,12 +160,12 @@ def test_a_topic_without_rows_empties_the_answer(coordinated: Coordinated) -> No
         "g:é:1",
     ],
 )
-def test_what_is_no_key_of_a_share_partition_has_no_coordinator(coordinated: Coordinated, key: str) -> None:
+def test_an_invalid_key_of_a_share_partition_has_no_coordinator(coordinated: Coordinated, key: str) -> None:
     (found,) = coordinated.client.ask(FindCoordinatorRequest(key_type=2, coordinator_keys=(key,))).coordinators
     assert (found.error_code, found.node_id) == (ErrorCode.INVALID_REQUEST, -1)
 
 
-def test_its_coordinator_is_found_whatever_its_group_is_called(coordinated: Coordinated) -> None:
+def test_a_coordinator_is_found_for_any_group_name(coordinated: Coordinated) -> None:
     assert coordinated.find(0).error_code == 0
     assert SharePartitionKey.of_text("a:b:AAECAwQFBgcICQoLDA0ODw:+7:") == ("a:b", bytes(range(16)), 7)
     old = coordinated.client.ask(FindCoordinatorRequest(key_type=2, coordinator_keys=("g",)), version=5)

@@ -66,7 +66,7 @@ def known_by_log(state: ShareState | None) -> ShareState | None:
     return None if state is None else replace(state, updates=0, state_fence=0, leader_fence=0)
 
 
-def test_bytes_are_those_of_apache_kafka() -> None:
+def test_bytes_equal_those_of_apache_kafka() -> None:
     """The bytes are those that a broker of 4.3.1 has written, except for the times."""
     log = Log()
     log.begin(state_epoch=7, start=100, now_ms=0x0102030405060708)
@@ -88,7 +88,7 @@ def test_bytes_are_those_of_apache_kafka() -> None:
     ]
 
 
-def test_after_so_many_updates_comes_a_snapshot_of_everything() -> None:
+def test_a_complete_snapshot_follows_a_number_of_updates() -> None:
     log = Log(updates_per_snapshot=2)
     log.begin()
     log.write(ShareStateBatch(0, 4, 2, 1))
@@ -101,7 +101,7 @@ def test_after_so_many_updates_comes_a_snapshot_of_everything() -> None:
     assert known_by_log(log.loaded().get(KEY)) == known_by_log(log.state)
 
 
-def test_a_read_by_a_new_leader_fences_the_one_before() -> None:
+def test_a_read_by_a_new_leader_fences_the_former() -> None:
     log = Log()
     log.begin()
     assert log.append(log.states.read(KEY, 3, 5)) is not None
@@ -117,7 +117,7 @@ def test_a_read_by_a_new_leader_fences_the_one_before() -> None:
     assert known_by_log(log.loaded().get(KEY)) == known_by_log(log.state)
 
 
-def test_a_leader_stays_fenced_when_the_state_begins_anew() -> None:
+def test_a_leader_stays_fenced_when_the_state_restarts() -> None:
     log = Log()
     log.begin()
     log.append(log.states.read(KEY, 3, 5))
@@ -141,7 +141,7 @@ def test_an_older_state_epoch_is_fenced() -> None:
     assert (log.state.snapshot_epoch, log.state.start_offset, log.state.batches) == (1, 50, ())
 
 
-def test_what_was_never_begun_can_be_neither_read_nor_written() -> None:
+def test_an_uninitialized_state_cannot_be_read_or_written() -> None:
     states = ShareStates(2)
     asks: tuple[Callable[[], object], ...] = (
         lambda: states.read(KEY, 0, 5),
@@ -154,13 +154,13 @@ def test_what_was_never_begun_can_be_neither_read_nor_written() -> None:
     assert states.delete(KEY) is None
 
 
-def test_a_start_that_nobody_knows_yet_has_no_count() -> None:
+def test_an_unknown_start_offset_has_no_count() -> None:
     log = Log()
     log.begin(start=NOT_SAID)
     assert (log.state.start_offset, log.state.delivery_complete_count) == (NOT_SAID, NOT_SAID)
 
 
-def test_what_is_deleted_is_forgotten_and_its_records_go() -> None:
+def test_a_deleted_state_is_forgotten_and_its_records_removed() -> None:
     log = Log()
     log.begin()
     log.begin(OTHER)
@@ -171,7 +171,7 @@ def test_what_is_deleted_is_forgotten_and_its_records_go() -> None:
     assert len(log.loaded()) == 0
 
 
-def test_what_nobody_has_written_for_long_gets_a_snapshot_so_that_the_log_can_go() -> None:
+def test_a_long_unwritten_state_gets_a_snapshot_so_the_log_shrinks() -> None:
     log = Log()
     log.begin(now_ms=0)
     log.begin(OTHER, now_ms=900)
@@ -184,7 +184,7 @@ def test_what_nobody_has_written_for_long_gets_a_snapshot_so_that_the_log_can_go
     assert log.states.cold(KEY, 1_001, 1_000) is None
 
 
-def test_a_clock_that_is_set_back_does_not_keep_the_log_until_it_has_come_so_far_again() -> None:
+def test_a_clock_set_back_does_not_keep_the_log() -> None:
     log = Log()
     log.begin(now_ms=1_000_000)
     log.append(log.states.cold(KEY, 999_999, 1_000))
@@ -192,20 +192,20 @@ def test_a_clock_that_is_set_back_does_not_keep_the_log_until_it_has_come_so_far
     assert log.states.cold(KEY, 1_000_998, 1_000) is None
 
 
-def test_an_update_whose_snapshot_went_says_nothing() -> None:
+def test_an_update_without_its_snapshot_is_ignored() -> None:
     states = ShareStates(2)
     states.replay(ShareUpdateKey(group_id="g", topic_id=KEY.topic_id, partition=3), ShareUpdateValue(), 0)
     assert states.get(KEY) is None
 
 
-def test_records_of_another_make_are_passed_over_or_told_of() -> None:
+def test_foreign_records_are_skipped_or_reported() -> None:
     assert read_record(b"\0\x09rest", b"") is None
     for key, value in ((None, None), (b"\0\0", None), (write_record(ShareUpdateKey(), None)[0], b"\0\1")):
         with pytest.raises(ProtocolError):
             read_record(key, value)
 
 
-def test_words_about_the_same_records_are_merged_the_newer_one_counts() -> None:
+def test_overlapping_batches_are_merged_and_the_newer_counts() -> None:
     rng = Random(1)
     for _ in range(500):
         batches = [
@@ -223,7 +223,7 @@ def test_words_about_the_same_records_are_merged_the_newer_one_counts() -> None:
             assert before.last_offset < one.first_offset
 
 
-def test_a_few_words_more_come_to_the_same_as_all_of_them_together() -> None:
+def test_merging_batches_in_parts_equals_merging_all_together() -> None:
     rng = Random(2)
 
     def some(most: int) -> list[ShareStateBatch]:
@@ -245,7 +245,7 @@ def test_a_few_words_more_come_to_the_same_as_all_of_them_together() -> None:
         assert found.seams == seams_of(found.batches)
 
 
-def test_which_batches_there_are_is_as_in_apache_kafka() -> None:
+def test_the_accepted_batches_are_those_of_apache_kafka() -> None:
     """Kafka compares two neighbours without looking further (`PersisterStateBatchCombiner`).
 
     Two updates stay two batches until the next one, and one update is one batch.
@@ -264,7 +264,7 @@ def test_which_batches_there_are_is_as_in_apache_kafka() -> None:
         assert state is not None and [one[:2] for one in state.batches] == left
 
 
-def test_words_that_tell_of_records_many_times_over_are_merged_in_bounded_time() -> None:
+def test_many_overlapping_batches_are_merged_in_bounded_time() -> None:
     batches = [ShareStateBatch(n, 2_000 + n, 0, 2_000 - n) for n in range(2_000)]
     steps, pieces = merging(batches, 0), 0
     with pytest.raises(StopIteration) as end:
@@ -279,7 +279,7 @@ def test_words_that_tell_of_records_many_times_over_are_merged_in_bounded_time()
 
 
 @pytest.mark.parametrize("wrong", [[(3, 4), (0, 1)], [(0, 3), (3, 5)], [(5, 4)]])
-def test_a_snapshot_that_says_things_twice_or_out_of_order_is_put_in_order(wrong: list[tuple[int, int]]) -> None:
+def test_a_snapshot_with_overlapping_or_unordered_batches_is_normalized(wrong: list[tuple[int, int]]) -> None:
     batches = [ShareStateBatch(first, last, 2, 1) for first, last in wrong]
     assert not are_apart(batches)
     log = Log()
@@ -291,7 +291,7 @@ def test_a_snapshot_that_says_things_twice_or_out_of_order_is_put_in_order(wrong
     assert state is not None and list(state.batches) == merged(batches, 0)
 
 
-def test_ten_million_offsets_are_merged_as_quickly_as_ten() -> None:
+def test_ten_million_offsets_are_merged_as_fast_as_ten() -> None:
     batches = [ShareStateBatch(0, 9_999_999, 0, 1), ShareStateBatch(5, 9_999_990, 2, 1)]
     assert merged(batches, 3) == [
         ShareStateBatch(3, 4, 0, 1),
@@ -301,7 +301,7 @@ def test_ten_million_offsets_are_merged_as_quickly_as_ten() -> None:
 
 
 @each_case("seed", range(size(5, 50)))
-def test_a_load_finds_what_was_there(seed: int) -> None:
+def test_a_load_finds_the_stored_states(seed: int) -> None:
     rng = Random(seed)
     log = Log(updates_per_snapshot=rng.choice((0, 1, 3, 500)))
     keys = (KEY, OTHER, KEY._replace(group_id="h"))

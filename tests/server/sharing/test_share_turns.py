@@ -69,7 +69,7 @@ async def shared_topic(broker: Broker, client: InProcessClient) -> bytes:
 @pytest.mark.parametrize(
     "how", ["its connection breaks", "it ends its session", "its connection breaks while the new session begins"]
 )
-def test_a_member_that_comes_again_keeps_what_it_acquires_then(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_returning_member_keeps_its_newly_acquired_records(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leaders, "RUNS_AT_ONCE", 1)
 
     async def main() -> None:
@@ -120,7 +120,7 @@ def test_a_member_that_comes_again_keeps_what_it_acquires_then(how: str, monkeyp
     run_in_order(main)
 
 
-def test_a_member_whose_session_ends_again_while_the_last_one_is_being_released_harms_nobody() -> None:
+def test_a_session_may_end_again_during_its_earlier_release() -> None:
     """The second release replaced the first in a table.
 
     The first to end removed it, so the other one failed, and the broker with it.
@@ -175,7 +175,7 @@ class Watched(TimeSlice):
 TURNS = size(8, 50)
 
 
-def test_types_of_acknowledgements_are_looked_at_in_turns_however_many_a_batch_has() -> None:
+def test_acknowledgement_types_are_examined_in_time_slices_for_any_batch_size() -> None:
     found: list[int] = []
 
     async def main() -> None:
@@ -203,9 +203,7 @@ def test_types_of_acknowledgements_are_looked_at_in_turns_however_many_a_batch_h
 
 
 @pytest.mark.parametrize("how", ["moved", "deleted"])
-def test_whoever_waits_hears_of_a_partition_that_is_gone_however_many_groups_it_has(
-    how: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_waiting_fetches_hear_of_a_lost_partition_with_many_groups(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leaders, "LET_GO_AT_ONCE", 1)
     heard: list[int] = []
 
@@ -256,7 +254,7 @@ def test_whoever_waits_hears_of_a_partition_that_is_gone_however_many_groups_it_
     }
 
 
-def test_what_is_acknowledged_while_the_share_coordinator_loads_is_written_once_it_has(
+def test_acknowledgements_during_the_share_coordinators_load_are_written_afterwards(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(service, "INLINE_LOAD_BYTES", 0)
@@ -282,7 +280,7 @@ def test_what_is_acknowledged_while_the_share_coordinator_loads_is_written_once_
     run_in_order(main)
 
 
-async def test_what_a_first_fetch_names_is_begun_some_in_a_pass(
+async def test_partitions_of_a_first_fetch_are_loaded_a_few_per_pass(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(leaders, "BEGUN_AT_ONCE", 2)
@@ -308,7 +306,7 @@ async def test_what_a_first_fetch_names_is_begun_some_in_a_pass(
         assert max(Counter(begun).values()) == 2
 
 
-def test_what_is_released_while_there_is_no_share_coordinator_is_there_for_others_once_there_is() -> None:
+def test_records_released_without_a_share_coordinator_become_available_later() -> None:
 
     async def main() -> None:
         async with running(CrashFiles()) as (broker, client):

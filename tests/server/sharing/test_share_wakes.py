@@ -88,7 +88,7 @@ async def acquired(
 
 
 @pytest.mark.parametrize("move", [delete_records, retain])
-def test_a_fetch_that_waits_for_room_is_woken_when_the_log_begins_elsewhere(
+def test_a_fetch_waiting_for_room_wakes_when_the_log_start_moves(
     move: Callable[[Broker, InProcessClient], Awaitable[None]],
 ) -> None:
     found: list[Any] = []
@@ -118,7 +118,7 @@ def test_a_fetch_that_waits_for_room_is_woken_when_the_log_begins_elsewhere(
     assert found[1:] == [("two", [(LOCKS, LOCKS)])]
 
 
-def test_the_fetch_of_a_connection_that_broke_takes_nothing_from_the_member_that_came_back() -> None:
+def test_a_broken_connections_fetch_takes_nothing_from_the_returned_member() -> None:
     found: list[Any] = []
 
     async def main() -> None:
@@ -143,7 +143,7 @@ def test_the_fetch_of_a_connection_that_broke_takes_nothing_from_the_member_that
     assert found == [("broken", []), ("other", [(0, 0)])]
 
 
-def test_the_end_of_a_session_leaves_the_one_that_its_member_began_since() -> None:
+def test_the_end_of_a_session_keeps_its_members_newer_one() -> None:
     async def main() -> None:
         async with running(CrashFiles()) as (broker, client):
             topic_id = await begin(broker, client)

@@ -38,7 +38,7 @@ class Clients:
     def ask(self, instance_id: bytes = ZERO_UUID, **facts: str | None) -> tuple[bytes, Instance | ErrorCode]:
         return trio.run(self.instances.ask, instance_id, FACTS | facts, self.connection, self.now_ms)
 
-    def told(self, instance_id: bytes = ZERO_UUID, **facts: str | None) -> tuple[bytes, Instance]:
+    def subscribed(self, instance_id: bytes = ZERO_UUID, **facts: str | None) -> tuple[bytes, Instance]:
         found, instance = self.ask(instance_id, **facts)
         assert isinstance(instance, Instance)
         return found, instance
@@ -61,49 +61,49 @@ class Clients:
         return trio.run(pushed)
 
 
-def test_a_client_is_asked_for_what_all_subscriptions_want_of_it_at_the_shortest_interval() -> None:
+def test_a_client_pushes_metrics_of_all_subscriptions_at_the_shortest_interval() -> None:
     clients = Clients(
         a={"metrics": "b,a", "interval.ms": "2000"},
         b={"metrics": "c", "interval.ms": "1000", "match": "client_id=orders-.*,client_software_name=apache.*"},
         c={"metrics": "d", "interval.ms": "100", "match": "client_id=orders"},
         d={"metrics": "e", "interval.ms": "100", "match": "client_source_port=.*"},
     )
-    _, instance = clients.told()
+    _, instance = clients.subscribed()
     assert (instance.metrics, instance.interval_ms) == (("a", "b", "c"), 1000)
 
 
-def test_all_metrics_are_one_star() -> None:
-    assert Clients(a={"metrics": "b"}, b={"metrics": "*"}).told()[1].metrics == ("*",)
+def test_all_metrics_are_one_asterisk() -> None:
+    assert Clients(a={"metrics": "b"}, b={"metrics": "*"}).subscribed()[1].metrics == ("*",)
 
 
-def test_without_subscriptions_nothing_is_asked_for_every_five_minutes() -> None:
-    _, instance = Clients().told()
+def test_without_subscriptions_clients_ask_every_five_minutes_for_nothing() -> None:
+    _, instance = Clients().subscribed()
     assert (instance.metrics, instance.interval_ms) == ((), INTERVAL_MS)
 
 
 def test_a_new_client_gets_an_id_and_a_known_one_keeps_it() -> None:
     clients = Clients()
-    first, second = clients.told()[0], clients.told()[0]
+    first, second = clients.subscribed()[0], clients.subscribed()[0]
     assert len({first, second, ZERO_UUID}) == 3
     clients.now_ms += INTERVAL_MS
-    assert clients.told(first)[0] == first
+    assert clients.subscribed(first)[0] == first
 
 
-def test_who_asks_again_too_soon_is_throttled_unless_subscriptions_or_the_connection_changed() -> None:
+def test_an_early_request_is_throttled_unless_subscriptions_or_connection_changed() -> None:
     clients = Clients()
-    instance_id, before = clients.told()
+    instance_id, before = clients.subscribed()
     assert clients.ask(instance_id)[1] is THROTTLED
     clients.subscribe({"a": {"metrics": "b"}})
-    _, after = clients.told(instance_id)
+    _, after = clients.subscribed(instance_id)
     assert before.subscription_id != after.subscription_id
     assert clients.ask(instance_id)[1] is THROTTLED
     clients.connection = Connection()
-    clients.told(instance_id)
+    clients.subscribed(instance_id)
 
 
-def test_the_first_push_may_come_at_once_the_next_after_the_interval() -> None:
+def test_the_first_push_is_immediate_and_the_next_after_the_interval() -> None:
     clients = Clients(a={"metrics": "*", "interval.ms": "1000"})
-    instance_id, instance = clients.told()
+    instance_id, instance = clients.subscribed()
     assert clients.push(instance_id, instance.subscription_id) is ErrorCode.NONE
     assert clients.push(instance_id, instance.subscription_id) is THROTTLED
     clients.now_ms += 999
@@ -112,9 +112,9 @@ def test_the_first_push_may_come_at_once_the_next_after_the_interval() -> None:
     assert clients.push(instance_id, instance.subscription_id) is ErrorCode.NONE
 
 
-def test_the_last_push_may_come_at_any_time_and_nothing_after_it() -> None:
+def test_the_last_push_may_come_at_any_time_and_ends_pushing() -> None:
     clients = Clients()
-    instance_id, instance = clients.told()
+    instance_id, instance = clients.subscribed()
     assert clients.push(instance_id, instance.subscription_id) is ErrorCode.NONE
     assert clients.push(instance_id, instance.subscription_id, ends=True) is ErrorCode.NONE
     clients.now_ms += INTERVAL_MS
@@ -122,7 +122,7 @@ def test_the_last_push_may_come_at_any_time_and_nothing_after_it() -> None:
 
 
 @pytest.mark.parametrize("reserved", RESERVED)
-def test_reserved_ids_push_nothing(reserved: bytes) -> None:
+def test_reserved_ids_cannot_push(reserved: bytes) -> None:
     assert Clients().push(reserved, 0) is ErrorCode.INVALID_REQUEST
 
 
@@ -136,50 +136,50 @@ def test_reserved_ids_push_nothing(reserved: bytes) -> None:
         ({"codec": 0}, ErrorCode.NONE),
     ],
 )
-def test_codecs_and_sizes_are_bounded(more: dict[str, int], code: ErrorCode) -> None:
+def test_codecs_and_sizes_are_limited(more: dict[str, int], code: ErrorCode) -> None:
     clients = Clients()
-    instance_id, instance = clients.told()
+    instance_id, instance = clients.subscribed()
     assert clients.push(instance_id, instance.subscription_id, **more) is code  # type: ignore[arg-type]
 
 
-def test_a_push_for_an_older_subscription_is_told_so() -> None:
+def test_a_push_for_an_older_subscription_is_refused() -> None:
     clients = Clients()
-    instance_id, instance = clients.told()
+    instance_id, instance = clients.subscribed()
     clients.subscribe({"a": {"metrics": "b"}})
     assert clients.push(instance_id, instance.subscription_id) is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
 
 
-def test_silent_clients_are_forgotten_and_those_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_clients_are_forgotten_and_remembered_ones_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(instances, "INSTANCES_MAX", 100)
     clients = Clients(a={"interval.ms": "100"})
     for _ in range(110):
-        clients.told()
+        clients.subscribed()
     assert len(clients.instances) == 100
     clients.now_ms += 60_001
-    clients.told()
+    clients.subscribed()
     assert len(clients.instances) == 1
 
 
-def test_lists_of_metrics_are_bounded_however_many_there_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_lists_of_metrics_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     lists_max, letters = size((100, "abcdefgh"), (LISTS_MAX, "abcdefghijk"))
     monkeypatch.setattr("ottla.server.telemetry.instances.LISTS_MAX", lists_max)
     clients = Clients(**{each: {"metrics": each, "match": f"client_id=.*{each}.*"} for each in letters})
     for number in range(1 << len(letters)):
         client_id = "".join(each for at, each in enumerate(letters) if number >> at & 1)
-        assert clients.told(client_id=client_id)[1].metrics == tuple(client_id)
+        assert clients.subscribed(client_id=client_id)[1].metrics == tuple(client_id)
     assert len(clients.instances._metrics) <= lists_max
 
 
-def test_a_stored_subscription_that_means_nothing_is_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_invalid_stored_subscription_is_skipped(caplog: pytest.LogCaptureFixture) -> None:
     clients = Clients(good={"metrics": "a"}, bad={"interval.ms": "7"}, worse={"zork": "1"})
-    assert clients.told()[1].metrics == ("a",)
+    assert clients.subscribed()[1].metrics == ("a",)
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
         "stored client metrics subscription bad ignored",
         "stored client metrics subscription worse ignored",
     ]
 
 
-def test_others_go_on_while_many_subscriptions_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_tasks_run_while_many_subscriptions_are_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.server.runtime.time_slices.SLICE_S", 0.0)
     clients = Clients()
     wanted = {f"s{number}": {"metrics": f"m{number}", "match": "client_id=.*"} for number in range(50)}
@@ -206,6 +206,6 @@ def test_others_go_on_while_many_subscriptions_are_looked_at(monkeypatch: pytest
     trio.run(ask)
 
 
-def test_who_is_asked_for_the_same_shares_it() -> None:
+def test_clients_with_the_same_metrics_share_the_list() -> None:
     clients = Clients(a={"metrics": "b,a"})
-    assert clients.told()[1].metrics is clients.told()[1].metrics
+    assert clients.subscribed()[1].metrics is clients.subscribed()[1].metrics

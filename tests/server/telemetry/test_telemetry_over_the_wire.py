@@ -41,7 +41,7 @@ def push(client: RawClient, told: Any, metrics: bytes, **more: Any) -> ErrorCode
     return ErrorCode(client.ask(request).error_code)
 
 
-def test_a_function_gets_what_clients_push_and_who_they_are() -> None:
+def test_a_function_receives_pushed_metrics_with_their_client() -> None:
     received: list[ClientMetrics] = []
     with ottla.Broker(telemetry=received.append) as broker, RawClient(*address(broker)) as client:
         assert {row.api_key for row in client.ask(HELLO, 3).api_keys} >= KEYS
@@ -64,7 +64,7 @@ def test_a_function_gets_what_clients_push_and_who_they_are() -> None:
     assert (last.otlp, last.is_terminating, last.client_id) == (b"last", True, client.client_id)
 
 
-def test_of_what_a_client_calls_itself_the_beginning_is_kept() -> None:
+def test_long_client_names_are_truncated() -> None:
     hello = ApiVersionsRequest(client_software_name="n" * 30_000, client_software_version="1" * 30_000)
     with ottla.Broker() as broker, RawClient(*address(broker)) as client:
         assert client.ask(hello, 3).error_code == ErrorCode.NONE
@@ -72,7 +72,7 @@ def test_of_what_a_client_calls_itself_the_beginning_is_kept() -> None:
         assert connection.software == ("n" * 255, "1" * 255)
 
 
-def test_reports_lie_in_a_directory(tmp_path: Path) -> None:
+def test_reports_are_written_into_the_directory(tmp_path: Path) -> None:
     reports = tmp_path / "reports"
     with ottla.Broker(telemetry=reports) as broker, RawClient(*address(broker)) as client:
         assert reports.is_dir()
@@ -84,7 +84,7 @@ def test_reports_lie_in_a_directory(tmp_path: Path) -> None:
     assert (facts["client_address"], facts["software_name"], facts["is_terminating"]) == ("127.0.0.1", None, False)
 
 
-def test_without_a_receiver_clients_are_not_told_but_answered() -> None:
+def test_without_a_receiver_the_apis_are_hidden_but_answered() -> None:
     with ottla.Broker() as broker, RawClient(*address(broker)) as client:
         assert not KEYS & {row.api_key for row in client.ask(HELLO, 3).api_keys}
         told = client.ask(GetTelemetrySubscriptionsRequest())
@@ -92,7 +92,7 @@ def test_without_a_receiver_clients_are_not_told_but_answered() -> None:
         assert push(client, told, b"metrics") is ErrorCode.NONE
 
 
-def test_what_cannot_be_unpacked_or_is_refused_by_the_receiver_is_invalid(caplog: pytest.LogCaptureFixture) -> None:
+def test_damaged_metrics_and_those_the_receiver_refuses_are_invalid(caplog: pytest.LogCaptureFixture) -> None:
     def refuse(metrics: ClientMetrics) -> None:
         raise RuntimeError(f"no {metrics.otlp!r}")
 
@@ -104,7 +104,7 @@ def test_what_cannot_be_unpacked_or_is_refused_by_the_receiver_is_invalid(caplog
     assert sum("were rejected" in record.getMessage() for record in caplog.records) == 2
 
 
-def test_a_receiver_that_takes_long_keeps_nobody_else() -> None:
+def test_a_slow_receiver_delays_no_other_client() -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def wait(_: ClientMetrics) -> None:
@@ -128,7 +128,7 @@ def test_a_receiver_that_takes_long_keeps_nobody_else() -> None:
         assert slow.receive().error_code == 0
 
 
-def test_the_oldest_reports_of_a_full_directory_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_reports_of_a_full_directory_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.server.telemetry.receivers.FILES_MAX", 2)
     receive = Directory(tmp_path)
     for number in range(4):
@@ -137,7 +137,7 @@ def test_the_oldest_reports_of_a_full_directory_go(tmp_path: Path, monkeypatch: 
     assert len(list(tmp_path.iterdir())) == 4
 
 
-def test_reports_of_a_directory_have_a_size_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_total_size_of_a_directorys_reports_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.server.telemetry.receivers.FILES_BYTES_MAX", 2_500)
     receive = Directory(tmp_path)
     for number in range(4):
@@ -146,6 +146,6 @@ def test_reports_of_a_directory_have_a_size_together(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize(("given", "told"), [(7, "telemetry"), (b"x", "telemetry")])
-def test_any_other_receiver_is_refused(given: Any, told: str) -> None:
+def test_an_invalid_receiver_is_refused(given: Any, told: str) -> None:
     with pytest.raises(TypeError, match=told):
         ottla.Broker(telemetry=given)

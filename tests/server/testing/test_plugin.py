@@ -42,7 +42,7 @@ def outcomes(pytester: pytest.Pytester, code: str, *arguments: str, **expected: 
     return result
 
 
-def test_a_test_that_asks_for_a_broker_has_one(pytester: pytest.Pytester) -> None:
+def test_a_test_that_requests_a_broker_gets_one(pytester: pytest.Pytester) -> None:
     outcomes(
         pytester,
         """
@@ -57,7 +57,7 @@ def test_a_test_that_asks_for_a_broker_has_one(pytester: pytest.Pytester) -> Non
     )
 
 
-def test_a_run_shares_one_broker_and_no_names(pytester: pytest.Pytester) -> None:
+def test_a_run_shares_one_broker_with_unique_names(pytester: pytest.Pytester) -> None:
     outcomes(
         pytester,
         """
@@ -78,7 +78,7 @@ def test_a_run_shares_one_broker_and_no_names(pytester: pytest.Pytester) -> None
     )
 
 
-def test_a_topic_is_made_as_its_test_says(pytester: pytest.Pytester) -> None:
+def test_a_topic_is_created_as_its_test_specifies(pytester: pytest.Pytester) -> None:
     outcomes(
         pytester,
         """
@@ -95,7 +95,7 @@ def test_a_topic_is_made_as_its_test_says(pytester: pytest.Pytester) -> None:
     )
 
 
-def test_a_factory_starts_brokers_of_the_tests_own_and_stops_them(pytester: pytest.Pytester) -> None:
+def test_a_factory_starts_and_stops_a_tests_own_brokers(pytester: pytest.Pytester) -> None:
     outcomes(
         pytester,
         """
@@ -146,7 +146,7 @@ OVERRIDE = """
 """
 
 
-def test_an_override_comes_before_the_command_line_the_ini_file_and_the_environment(
+def test_an_override_precedes_the_command_line_ini_file_and_environment(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outcomes(pytester, NODES.format(override="", nodes=1), passed=1)
@@ -203,7 +203,7 @@ def tls_is_loaded() -> None:
         2,
     ),
 )
-def test_the_broker_speaks_tls_where_it_is_asked_to_and_no_fixture_says_otherwise(
+def test_the_broker_speaks_tls_if_configured_unless_a_fixture_disables_it(
     pytester: pytest.Pytester,
     monkeypatch: pytest.MonkeyPatch,
     options: str,
@@ -221,7 +221,7 @@ def test_the_broker_speaks_tls_where_it_is_asked_to_and_no_fixture_says_otherwis
     pytester.runpytest("-p", "no:cacheprovider", *arguments).assert_outcomes(passed=1)
 
 
-def test_broker_options_of_all_places_come_together(pytester: pytest.Pytester) -> None:
+def test_broker_options_of_all_sources_are_combined(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\nkafka_option =\n    num.partitions=3\n    auto.create.topics.enable=false")
     outcomes(
         pytester,
@@ -242,7 +242,7 @@ def test_broker_options_of_all_places_come_together(pytester: pytest.Pytester) -
     )
 
 
-def test_overrides_of_another_type_are_refused_as_by_the_broker_itself(pytester: pytest.Pytester) -> None:
+def test_overrides_of_a_wrong_type_are_refused_as_by_the_broker(pytester: pytest.Pytester) -> None:
     result = outcomes(
         pytester,
         """
@@ -267,7 +267,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("argument", WRONG)
-def test_a_setting_that_cannot_be_is_named_in_one_line(pytester: pytest.Pytester, argument: str) -> None:
+def test_an_invalid_setting_is_named_in_one_line(pytester: pytest.Pytester, argument: str) -> None:
     code = "def test_it(kafka_bootstrap, kafka_topic): pass"
     result = outcomes(pytester, code, argument, errors=1)
     result.stdout.fnmatch_lines([f"E *{WRONG[argument]}"])
@@ -305,7 +305,7 @@ def test_the_broker_is_emptied_between_modules_on_request(pytester: pytest.Pytes
     pytester.runpytest("--kafka-reset=module").assert_outcomes(passed=6)
 
 
-def test_a_test_that_knows_the_broker_by_its_topic_finds_it_empty_too(pytester: pytest.Pytester) -> None:
+def test_a_broker_requested_through_its_topic_fixture_is_empty(pytester: pytest.Pytester) -> None:
     outcomes(
         pytester,
         """
@@ -334,7 +334,7 @@ def test_a_test_that_knows_the_broker_by_its_topic_finds_it_empty_too(pytester: 
         ),
     ],
 )
-def test_a_marker_that_cannot_be_is_named_in_one_line(pytester: pytest.Pytester, marker: str, said: str) -> None:
+def test_an_invalid_marker_is_named_in_one_line(pytester: pytest.Pytester, marker: str, said: str) -> None:
     code = f"""
         import pytest
 
@@ -348,7 +348,7 @@ def test_a_marker_that_cannot_be_is_named_in_one_line(pytester: pytest.Pytester,
     outcomes(pytester, code, passed=1, errors=1).stdout.fnmatch_lines([f"E *{said}"])
 
 
-def test_a_report_is_quick_and_whole_under_a_fault_that_stays(pytester: pytest.Pytester) -> None:
+def test_a_report_is_fast_and_complete_under_a_permanent_fault(pytester: pytest.Pytester) -> None:
     result = outcomes(
         pytester,
         """
@@ -362,7 +362,7 @@ def test_a_report_is_quick_and_whole_under_a_fault_that_stays(pytester: pytest.P
     result.stdout.fnmatch_lines(["E *as it should", "topic events: cannot be read: *"])
 
 
-def test_a_marker_says_more_than_a_setting(pytester: pytest.Pytester) -> None:
+def test_a_marker_precedes_a_setting(pytester: pytest.Pytester) -> None:
     outcomes(
         pytester,
         """
@@ -385,7 +385,7 @@ def test_a_marker_says_more_than_a_setting(pytester: pytest.Pytester) -> None:
     )
 
 
-def test_a_failure_is_shown_with_the_end_of_the_topics_it_used(pytester: pytest.Pytester) -> None:
+def test_a_failure_shows_the_end_of_the_topics_it_used(pytester: pytest.Pytester) -> None:
     result = outcomes(
         pytester,
         """
@@ -411,7 +411,7 @@ def test_a_failure_is_shown_with_the_end_of_the_topics_it_used(pytester: pytest.
     assert "nothing was logged since the test began" in text
 
 
-def test_a_failure_is_shown_with_the_brokers_log(pytester: pytest.Pytester) -> None:
+def test_a_failure_shows_the_brokers_log(pytester: pytest.Pytester) -> None:
     result = outcomes(
         pytester,
         """
@@ -435,7 +435,7 @@ def test_a_failure_is_shown_with_the_brokers_log(pytester: pytest.Pytester) -> N
     assert "ottla.broker: before" not in text
 
 
-def test_a_broker_that_a_test_stopped_does_not_spoil_its_report(pytester: pytest.Pytester) -> None:
+def test_a_broker_stopped_by_a_test_does_not_break_its_report(pytester: pytest.Pytester) -> None:
     result = outcomes(
         pytester,
         """
@@ -451,7 +451,7 @@ def test_a_broker_that_a_test_stopped_does_not_spoil_its_report(pytester: pytest
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
 
 
-def test_the_users_own_logging_sees_no_line_more_and_none_less(pytester: pytest.Pytester) -> None:
+def test_the_users_own_logging_sees_the_same_lines(pytester: pytest.Pytester) -> None:
     outcomes(
         pytester,
         """
@@ -492,7 +492,7 @@ def test_the_users_own_logging_sees_no_line_more_and_none_less(pytester: pytest.
     assert logging.getLogger("ottla").handlers == []
 
 
-def test_tests_of_a_broker_elsewhere_use_it(pytester: pytest.Pytester, elsewhere: ottla.Broker) -> None:
+def test_tests_with_an_external_broker_use_it(pytester: pytest.Pytester, elsewhere: ottla.Broker) -> None:
     outcomes(
         pytester,
         f"""
@@ -510,11 +510,11 @@ def test_tests_of_a_broker_elsewhere_use_it(pytester: pytest.Pytester, elsewhere
     assert elsewhere.topics() == []
 
 
-def test_without_a_broker_elsewhere_its_tests_are_skipped(pytester: pytest.Pytester) -> None:
+def test_without_an_external_broker_its_tests_are_skipped(pytester: pytest.Pytester) -> None:
     outcomes(pytester, "def test_it(kafka_external): pass", skipped=1)
 
 
-def test_the_plugin_can_be_left_out(pytester: pytest.Pytester) -> None:
+def test_the_plugin_can_be_disabled(pytester: pytest.Pytester) -> None:
     outcomes(
         pytester,
         """
@@ -534,7 +534,7 @@ def test_the_plugin_can_be_left_out(pytester: pytest.Pytester) -> None:
     )
 
 
-def test_what_is_loaded_when_and_how_in_a_process_of_pytests_own(pytester: pytest.Pytester) -> None:
+def test_server_modules_are_loaded_on_demand_by_pythons_loader(pytester: pytest.Pytester) -> None:
     """Server modules are loaded once a test asks for them, by Python's loader; a project keeps its own package `server`."""
     pytester.mkpydir("server").joinpath("app.py").write_text("NAME = 'mine'\n")
     pytester.makepyfile(

@@ -69,7 +69,7 @@ def aborted(client: RawClient, producer: TransactionalClient) -> int:
 
 
 @pytest.mark.parametrize("is_made_anew", [False, True])
-def test_nobody_is_held_back_for_ever(client: RawClient, is_made_anew: bool) -> None:
+def test_no_producer_is_blocked_forever(client: RawClient, is_made_anew: bool) -> None:
     lost = pinned(client)
     other = TransactionalClient(client, "y", version=2)
     if is_made_anew:
@@ -86,7 +86,7 @@ def test_nobody_is_held_back_for_ever(client: RawClient, is_made_anew: bool) -> 
     assert stable(client) == 4
 
 
-def test_the_explanation_names_the_way_out(broker: ottla.Broker, client: RawClient) -> None:
+def test_the_explanation_names_the_remedy(broker: ottla.Broker, client: RawClient) -> None:
     pinned(client)
     broker.roll("t")
     (found,) = broker.explain("t").partitions
@@ -98,7 +98,7 @@ def test_the_explanation_names_the_way_out(broker: ottla.Broker, client: RawClie
     )
 
 
-def test_a_restart_changes_nothing_of_it(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_restart_changes_nothing(broker: ottla.Broker, client: RawClient) -> None:
     lost = pinned(client)
     broker.crash()
     with RawClient(*address(broker)) as again:

@@ -67,7 +67,7 @@ async def test_committed_records_are_read_and_aborted_ones_are_not(tmp_path: Pat
         await served.ask(conversation)
 
 
-async def test_each_transaction_has_an_epoch_of_its_own_from_version_2_on(tmp_path: Path) -> None:
+async def test_each_transaction_has_its_own_epoch_from_version_2(tmp_path: Path) -> None:
     def epochs(client: RawClient, version: int, topic_partition: int) -> list[int]:
         producer = producer_of(client, version, f"x{version}")
         for _ in range(2):
@@ -83,7 +83,7 @@ async def test_each_transaction_has_an_epoch_of_its_own_from_version_2_on(tmp_pa
 
 
 @pytest.mark.parametrize(("asked_at_once", "records"), [(1_000, 1), (2, 2), (1, 3)])
-async def test_one_request_writes_to_many_partitions_with_one_record_of_the_coordinator_for_hundreds(
+async def test_one_request_to_many_partitions_writes_one_coordinator_record_for_hundreds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked_at_once: int, records: int
 ) -> None:
     monkeypatch.setattr(verification, "ASKED_AT_ONCE", asked_at_once)
@@ -124,7 +124,7 @@ async def test_a_partition_that_was_not_added_is_refused(tmp_path: Path) -> None
             assert await served.ask(conversation, version) == (expected, -1 if is_refused else 0), version
 
 
-async def test_after_the_end_of_a_transaction_its_partitions_are_not_in_the_next_one(tmp_path: Path) -> None:
+async def test_partitions_of_an_ended_transaction_are_not_in_the_next(tmp_path: Path) -> None:
     def conversation(client: RawClient) -> None:
         producer = producer_of(client, OLD)
         producer.produce("t", ("k", "v"))
@@ -164,7 +164,7 @@ async def test_without_acknowledgement_the_connection_is_closed(tmp_path: Path) 
         assert await served.ask(conversation)
 
 
-async def test_one_request_is_of_one_producer(tmp_path: Path) -> None:
+async def test_one_request_belongs_to_one_producer(tmp_path: Path) -> None:
     def conversation(client: RawClient) -> list[int]:
         producer = producer_of(client, NEW)
         batches = {
@@ -178,7 +178,7 @@ async def test_one_request_is_of_one_producer(tmp_path: Path) -> None:
         assert await served.ask(conversation) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
 
 
-async def test_what_goes_to_no_topic_does_not_count(tmp_path: Path) -> None:
+async def test_batches_to_unknown_topics_do_not_count(tmp_path: Path) -> None:
     def conversation(client: RawClient) -> list[int]:
         producer = producer_of(client, NEW)
         batches = {
@@ -192,7 +192,7 @@ async def test_what_goes_to_no_topic_does_not_count(tmp_path: Path) -> None:
         assert await served.ask(conversation) == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-async def test_a_plain_batch_beside_a_transactional_one_asks_nobody(tmp_path: Path) -> None:
+async def test_a_plain_batch_next_to_a_transactional_one_needs_no_verification(tmp_path: Path) -> None:
     def conversation(client: RawClient) -> list[int]:
         producer = producer_of(client, OLD)
         assert producer.add("t", 0) == ErrorCode.NONE
@@ -207,7 +207,7 @@ async def test_a_plain_batch_beside_a_transactional_one_asks_nobody(tmp_path: Pa
         assert await served.ask(conversation) == [ErrorCode.NONE, ErrorCode.NONE]
 
 
-async def test_a_transactional_batch_of_nobody_opens_nothing(tmp_path: Path) -> None:
+async def test_a_transactional_batch_without_producer_opens_nothing(tmp_path: Path) -> None:
     def conversation(client: RawClient) -> None:
         producer = producer_of(client, NEW)
         row = producer.send("t", ("k", "v"), producer_id=NO_PRODUCER_ID, producer_epoch=-1, base_sequence=-1)
@@ -219,7 +219,7 @@ async def test_a_transactional_batch_of_nobody_opens_nothing(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("version", [OLD, NEW])
-async def test_a_fenced_producer_is_told_that_its_epoch_is_old(tmp_path: Path, version: int) -> None:
+async def test_a_fenced_producer_gets_invalid_producer_epoch(tmp_path: Path, version: int) -> None:
     def conversation(client: RawClient) -> None:
         zombie = producer_of(client, version)
         heir = producer_of(client, version)
@@ -253,7 +253,7 @@ async def test_without_verification_any_partition_is_written_to(tmp_path: Path) 
         assert await served.ask(conversation) == ErrorCode.NONE
 
 
-async def test_partitions_are_added_by_producing_though_verification_is_off(tmp_path: Path) -> None:
+async def test_producing_adds_partitions_although_verification_is_off(tmp_path: Path) -> None:
     def conversation(client: RawClient) -> None:
         producer = producer_of(client, NEW)
         producer.produce("t", ("k", "v"))
@@ -323,7 +323,7 @@ RETRIED = ErrorCode.NOT_ENOUGH_REPLICAS
         ),
     ],
 )
-async def test_what_the_coordinator_says_is_put_into_words_that_the_client_knows(
+async def test_the_coordinators_error_becomes_one_the_client_version_knows(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     code: ErrorCode,
@@ -338,14 +338,14 @@ async def test_what_the_coordinator_says_is_put_into_words_that_the_client_knows
         assert await served.ask(list_offset, "t", LATEST) == (ErrorCode.NONE, 0)
 
 
-async def test_the_coordinator_is_asked_once_a_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_coordinator_is_called_once_per_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with answering(tmp_path, monkeypatch, []) as (served, coordinator):
         for sequence in range(3):
             assert await served.ask(send, sequence=sequence) == ErrorCode.NONE
         assert coordinator.asked == [([TopicPartition("t", 0)], True)]
 
 
-async def test_a_request_waits_while_the_transaction_before_is_being_closed(
+async def test_a_request_waits_while_the_earlier_transaction_is_completed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     codes = [ErrorCode.CONCURRENT_TRANSACTIONS] * 3
@@ -355,7 +355,7 @@ async def test_a_request_waits_while_the_transaction_before_is_being_closed(
         assert len(coordinator.asked) == 4
 
 
-async def test_a_wait_ends_when_the_clock_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_wait_ends_by_the_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     codes = [ErrorCode.CONCURRENT_TRANSACTIONS] * 100
     patient = {"add_partitions_to_txn_retry_backoff_max_ms": "60000", "add_partitions_to_txn_retry_backoff_ms": "60000"}
     answers: list[int] = []
@@ -373,7 +373,7 @@ async def test_a_wait_ends_when_the_clock_says_so(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("version", [11, 12])
-async def test_no_batch_overtakes_one_that_must_be_sent_again(
+async def test_no_batch_overtakes_one_that_must_be_retried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
     """A client has five requests in flight: the first must be sent again, and so must all after it."""
@@ -388,13 +388,15 @@ async def test_no_batch_overtakes_one_that_must_be_sent_again(
             assert await served.ask(send, sequence=sequence, version=version) == ErrorCode.NONE
 
 
-async def test_a_final_no_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_final_refusal_leaves_no_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with answering(tmp_path, monkeypatch, [ErrorCode.INVALID_PRODUCER_ID_MAPPING]) as (served, _):
         assert await served.ask(send, version=11) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
         assert await served.ask(send, sequence=5, version=11) == ErrorCode.NONE
 
 
-async def test_a_batch_checked_in_a_worker_thread_asks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_batch_checked_in_a_worker_thread_is_verified_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The transaction may end while the thread works: the earlier answer is no longer valid."""
     codes = [ErrorCode.NONE, ErrorCode.TRANSACTION_ABORTABLE]
     many = [(f"k{number}", "v") for number in range(50_000)]
@@ -418,7 +420,7 @@ async def test_a_batch_checked_in_a_worker_thread_asks_again(tmp_path: Path, mon
         assert await served.ask(list_offset, "t", LATEST) == (ErrorCode.NONE, 0)
 
 
-async def test_clients_write_no_markers(tmp_path: Path) -> None:
+async def test_clients_cannot_write_markers(tmp_path: Path) -> None:
     def conversation(client: RawClient) -> int:
         producer = producer_of(client, NEW)
         records = marker(COMMIT, producer_id=producer.producer_id, producer_epoch=producer.epoch)
@@ -429,7 +431,7 @@ async def test_clients_write_no_markers(tmp_path: Path) -> None:
         assert await served.ask(conversation) == ErrorCode.INVALID_RECORD
 
 
-async def test_plain_requests_are_as_they_were(tmp_path: Path) -> None:
+async def test_plain_requests_are_unchanged(tmp_path: Path) -> None:
     def conversation(client: RawClient) -> int:
         answer = client.ask(produce_request("t", memoryview(batch(("k", "v")))), 12)
         return int(answer.responses[0].partition_responses[0].error_code)
@@ -440,9 +442,7 @@ async def test_plain_requests_are_as_they_were(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("topic", ["__transaction_state", "__consumer_offsets"])
 @pytest.mark.parametrize("is_first", [True, False])
-async def test_a_partition_of_an_internal_topic_does_not_get_into_the_transaction(
-    tmp_path: Path, topic: str, is_first: bool
-) -> None:
+async def test_a_partition_of_an_internal_topic_is_not_added(tmp_path: Path, topic: str, is_first: bool) -> None:
     """The partition's marker would be among records that the next load must read."""
 
     def conversation(client: RawClient) -> None:

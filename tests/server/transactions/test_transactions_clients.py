@@ -54,7 +54,7 @@ def confluent_values(consumer: Consumer, count: int) -> list[str]:
     return values
 
 
-def test_confluent_kafka_reads_what_it_committed(broker: ottla.Broker) -> None:
+def test_confluent_kafka_reads_its_committed_records(broker: ottla.Broker) -> None:
     producer = confluent_producer(broker, "x")
     for number in range(4):
         producer.begin_transaction()
@@ -125,7 +125,7 @@ def kafka_python(broker: ottla.Broker) -> Iterator[KafkaProducer]:
     producer.close()
 
 
-def test_kafka_python_reads_what_it_committed(broker: ottla.Broker, kafka_python: KafkaProducer) -> None:
+def test_kafka_python_reads_its_committed_records(broker: ottla.Broker, kafka_python: KafkaProducer) -> None:
     for number in range(4):
         kafka_python.begin_transaction()
         for partition in (0, 1):

@@ -22,13 +22,13 @@ def at_epoch(transactions: Transactions, epoch: int) -> Producer:
     return transactions.producer(ID)
 
 
-def test_each_start_of_a_producer_brings_the_next_epoch() -> None:
+def test_each_start_of_a_producer_gets_the_next_epoch() -> None:
     transactions = Transactions()
     assert [transactions.init(ID) for _ in range(3)] == [Producer(1000, 0), Producer(1000, 1), Producer(1000, 2)]
     assert transactions.init("y") == Producer(1001, 0)
 
 
-def test_who_came_later_fences_who_came_before() -> None:
+def test_a_later_producer_fences_an_earlier_one() -> None:
     transactions = Transactions()
     first = transactions.init(ID)
     second = transactions.init(ID)
@@ -42,7 +42,7 @@ def test_who_came_later_fences_who_came_before() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_the_transaction_of_who_came_before_is_aborted(version: int) -> None:
+def test_the_earlier_producers_transaction_is_aborted(version: int) -> None:
     transactions = Transactions(version=version)
     first = transactions.init(ID)
     transactions.add(ID, first, A0)
@@ -55,7 +55,7 @@ def test_the_transaction_of_who_came_before_is_aborted(version: int) -> None:
 
 
 @pytest.mark.parametrize("version, expected", [(0, FENCED), (2, ErrorCode.NONE)])
-def test_a_producer_that_aborts_its_own_transaction_by_asking_anew(version: int, expected: ErrorCode) -> None:
+def test_a_producer_aborts_its_own_transaction_by_initializing_again(version: int, expected: ErrorCode) -> None:
     """Version 2 increments the epoch once, and the producer gets that epoch; below, the abort has fenced the producer."""
     transactions = Transactions(version=version)
     producer = transactions.init(ID)
@@ -66,7 +66,7 @@ def test_a_producer_that_aborts_its_own_transaction_by_asking_anew(version: int,
         assert transactions.producer(ID) == Producer(1000, 1)
 
 
-def test_a_producer_that_names_itself_goes_on_and_may_ask_twice() -> None:
+def test_a_producer_that_names_itself_continues_and_may_retry() -> None:
     transactions = Transactions()
     producer = transactions.init(ID)
     following = transactions.init(ID, expected=producer)
@@ -76,11 +76,11 @@ def test_a_producer_that_names_itself_goes_on_and_may_ask_twice() -> None:
     assert code_of(lambda: transactions.init(ID, expected=producer)) is FENCED
 
 
-def test_a_producer_whose_id_was_forgotten_gets_a_new_one() -> None:
+def test_a_producer_with_a_forgotten_id_gets_a_new_one() -> None:
     assert Transactions().init(ID, expected=Producer(7, 3)) == Producer(1000, 0)
 
 
-def test_after_the_last_epoch_comes_a_new_producer_id() -> None:
+def test_a_new_producer_id_follows_the_last_epoch() -> None:
     transactions = Transactions()
     transactions.init(ID)
     last = at_epoch(transactions, MAX_EPOCH - 1)
@@ -88,7 +88,7 @@ def test_after_the_last_epoch_comes_a_new_producer_id() -> None:
     assert code_of(lambda: transactions.add(ID, last, A0)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
-def test_a_producer_at_its_last_epoch_goes_on_under_a_new_id_and_may_ask_twice() -> None:
+def test_a_producer_at_its_last_epoch_continues_under_a_new_id() -> None:
     transactions = Transactions()
     transactions.init(ID)
     last = at_epoch(transactions, MAX_EPOCH - 1)
@@ -98,7 +98,7 @@ def test_a_producer_at_its_last_epoch_goes_on_under_a_new_id_and_may_ask_twice()
     assert code_of(lambda: transactions.init(ID, expected=last)) is FENCED
 
 
-def test_an_older_epoch_at_the_end_of_epochs_is_fenced() -> None:
+def test_an_older_epoch_is_fenced_at_the_epoch_limit() -> None:
     transactions = Transactions()
     transactions.init(ID)
     last = at_epoch(transactions, MAX_EPOCH - 1)
@@ -108,7 +108,7 @@ def test_an_older_epoch_at_the_end_of_epochs_is_fenced() -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_ending_a_transaction_at_the_last_epoch(commit: bool) -> None:
+def test_a_transaction_can_end_at_the_last_epoch(commit: bool) -> None:
     transactions = Transactions()
     transactions.init(ID)
     last = at_epoch(transactions, MAX_EPOCH - 1)
@@ -120,7 +120,7 @@ def test_ending_a_transaction_at_the_last_epoch(commit: bool) -> None:
     transactions.add(ID, Producer(1001, 0), A1)
 
 
-def test_the_answer_names_the_new_producer_id_before_the_markers_are_written() -> None:
+def test_the_response_names_the_new_producer_id_before_the_markers() -> None:
     transactions = Transactions()
     transactions.init(ID)
     last = at_epoch(transactions, MAX_EPOCH - 1)
@@ -134,7 +134,7 @@ def test_the_answer_names_the_new_producer_id_before_the_markers_are_written() -
 
 
 @pytest.mark.parametrize("version", [0, 2])
-def test_fencing_at_the_last_epoch(version: int) -> None:
+def test_fencing_works_at_the_last_epoch(version: int) -> None:
     transactions = Transactions(version=version)
     transactions.init(ID)
     last = at_epoch(transactions, MAX_EPOCH - 1)
@@ -145,7 +145,7 @@ def test_fencing_at_the_last_epoch(version: int) -> None:
     assert transactions.init(ID) == Producer(1001, 1 if version == 2 else 0)
 
 
-def test_epochs_after_each_end() -> None:
+def test_epochs_follow_each_end() -> None:
     for version, expected in ((0, 0), (1, 0), (2, 2)):
         transactions = Transactions(version=version)
         producer = transactions.init(ID)

@@ -48,7 +48,7 @@ def test_no_transaction_is_closed_before_its_markers_are_on_disk(transactions: T
     assert (transactions.state(ID), waits_for(transactions)) == (TransactionState.COMPLETE_COMMIT, [])
 
 
-def test_meanwhile_nobody_tries_again(transactions: Transactions) -> None:
+def test_no_retry_runs_during_the_flush(transactions: Transactions) -> None:
     other = transactions.init("y")
     transactions.add("y", other, A0)
     transactions.markers.refusing.add(A0)
@@ -69,9 +69,7 @@ def test_a_decision_that_cannot_be_flushed_gets_no_markers_from_this_process(tra
 
 
 @pytest.mark.parametrize("step", [0, 1], ids=["the decision", "the markers"])
-def test_a_flush_that_ends_after_its_shard_was_loaded_anew_changes_nothing(
-    transactions: Transactions, step: int
-) -> None:
+def test_a_flush_that_ends_after_its_shard_was_reloaded_changes_nothing(transactions: Transactions, step: int) -> None:
     for _ in range(step):
         transactions.flushes.done(0)
     late = transactions.flushes.waiting.pop()
@@ -95,7 +93,7 @@ def test_a_marker_that_cannot_be_flushed_keeps_its_transaction_open(transactions
     assert len(transactions.markers.of(A0)) == 1
 
 
-def test_a_decision_found_at_a_load_waits_for_the_disk_too(transactions: Transactions) -> None:
+def test_a_decision_found_at_a_load_waits_for_the_disk(transactions: Transactions) -> None:
     transactions.flushes.waiting.clear()
     partition = home(transactions).partition
     transactions.coordinator.reload(partition, ErrorCode.NOT_COORDINATOR, 0)

@@ -55,7 +55,7 @@ class Client:
         self.ending: bool | None = None
         """Whether to commit, once it has sent EndTxn: it repeats the request until it is answered."""
 
-    def begin_anew(self, producer: Producer | None) -> None:
+    def restart(self, producer: Producer | None) -> None:
         self.producer, self.ending = producer, None
         self.added.clear()
 
@@ -92,7 +92,7 @@ class Life:
         except KafkaError as error:
             assert error.code in EXPECTED_CODES, error
             if error.code in GIVES_UP and self.rng.random() < 0.7:
-                client.begin_anew(None)
+                client.restart(None)
 
     def let_in_between(self) -> None:
         """Let producers send requests at random between the pieces of due work."""
@@ -118,7 +118,7 @@ class Life:
     def init(self, client: Client) -> None:
         expected = client.producer if self.rng.random() < 0.3 else None
         producer = self.transactions.init(client.transactional_id, expected=expected)
-        client.begin_anew(producer)
+        client.restart(producer)
         if expected is None:
             self.given.append(producer)
 
@@ -131,7 +131,7 @@ class Life:
         if client.ending is None:
             client.ending = self.rng.random() < 0.6
         ended = Ended(producer, frozenset(client.added), client.ending)
-        client.begin_anew(self.transactions.end(client.transactional_id, producer, commit=ended.commit))
+        client.restart(self.transactions.end(client.transactional_id, producer, commit=ended.commit))
         self.ended.append(ended)
 
     def wait(self, _: Client) -> None:
@@ -167,7 +167,9 @@ class Life:
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 @pytest.mark.parametrize("block", range(size(1, 4)))
-def test_random_lives(version: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_histories_complete_their_transactions(
+    version: int, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Otherwise no transaction here has enough partitions for markers in pieces.
     monkeypatch.setattr(completer, "MARKERS_A_PIECE", 1)
     told = 0
@@ -178,11 +180,11 @@ def test_random_lives(version: int, block: int, monkeypatch: pytest.MonkeyPatch)
         transactions = life.transactions
         assert not any(shard.open for shard in transactions.coordinator.shards)
         check_written(transactions, IDS)
-        check_told(life)
+        check_answered(life)
     assert told > size(50, 200), "lives in which hardly anything happens show nothing"
 
 
-def check_told(life: Life) -> None:
+def check_answered(life: Life) -> None:
     """Check that every answered end has happened, and that no two producers got the same id and epoch."""
     written = life.transactions.markers.written
     for ended in life.ended:

@@ -86,7 +86,7 @@ def test_values_are_written_as_kafka_writes_them(metadata: TransactionMetadata, 
 
 
 @pytest.mark.parametrize("metadata, version, value", VALUES, ids=IDS)
-def test_what_kafka_wrote_is_read(metadata: TransactionMetadata, version: int, value: str) -> None:
+def test_records_of_kafka_can_be_read(metadata: TransactionMetadata, version: int, value: str) -> None:
     found = read_record(KEY, bytes.fromhex(value))
     expected = metadata if version else replace(metadata, previous_producer_id=-1)
     assert found == ("x", expected)
@@ -97,18 +97,18 @@ def test_a_null_value_deletes() -> None:
 
 
 @pytest.mark.parametrize("key, value", [(b"\0\1rest", b"\0\0"), (KEY, b"\0\2rest")], ids=["key", "value"])
-def test_newer_records_are_passed_over(key: bytes, value: bytes) -> None:
+def test_newer_records_are_skipped(key: bytes, value: bytes) -> None:
     assert read_record(key, value) is None
 
 
 @pytest.mark.parametrize("cut", [0, 1, 2, 10, 30])
-def test_values_cut_off_are_refused(cut: int) -> None:
+def test_truncated_values_are_refused(cut: int) -> None:
     with pytest.raises(ProtocolError):
         read_record(KEY, transaction_value(ONGOING, 2)[:cut])
 
 
 @pytest.mark.parametrize("status", [6, 7, 8, -1])
-def test_states_that_nobody_writes_down_are_refused(status: int) -> None:
+def test_states_that_are_never_written_are_refused(status: int) -> None:
     value = bytearray(transaction_value(EMPTY, 0))
     value[16] = status & 0xFF
     with pytest.raises(ProtocolError, match="invalid persisted transaction state"):

@@ -37,7 +37,7 @@ def live(transactions: Transactions) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_a_restart_after_any_write_finishes_what_was_decided(version: int) -> None:
+def test_a_restart_after_any_write_completes_decided_transactions(version: int) -> None:
     whole = Transactions(version=version)
     live(whole)
     check_written(whole, [ID])
@@ -54,7 +54,7 @@ def test_a_restart_after_any_write_finishes_what_was_decided(version: int) -> No
 
 
 @pytest.mark.parametrize("version", [0, 2])
-def test_a_second_restart_while_the_first_one_finishes(version: int) -> None:
+def test_a_second_restart_may_interrupt_the_completion(version: int) -> None:
     for survived in range(1, 25):
         transactions = Transactions(version=version, power=Power(survived))
         with suppress(PowerLossError):
@@ -71,7 +71,7 @@ def test_a_second_restart_while_the_first_one_finishes(version: int) -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_partition_that_is_away_gets_its_marker_when_it_is_back(commit: bool) -> None:
+def test_an_absent_partition_gets_its_marker_later(commit: bool) -> None:
     transactions = Transactions()
     producer = transactions.init(ID)
     transactions.add(ID, producer, A0, A1, B0)
@@ -97,9 +97,7 @@ def test_a_partition_that_is_away_gets_its_marker_when_it_is_back(commit: bool) 
 @each_case("flushes", [False, True])
 @each_case("first_at", ["the request", "a load"])
 @each_case("writes", range(3))
-def test_what_fails_as_nobody_expected_after_the_decision_is_tried_again(
-    writes: int, first_at: str, flushes: bool
-) -> None:
+def test_an_unexpected_failure_after_the_decision_is_retried(writes: int, first_at: str, flushes: bool) -> None:
     transactions = Transactions()
     producer = transactions.init(ID)
     transactions.add(ID, producer, A0, B0)
@@ -122,7 +120,7 @@ def test_what_fails_as_nobody_expected_after_the_decision_is_tried_again(
     check_written(transactions, [ID])
 
 
-def test_a_partition_whose_marker_fails_as_nobody_expected_does_not_keep_the_others_from_theirs() -> None:
+def test_a_partition_with_an_unexpectedly_failing_marker_does_not_block_others() -> None:
     transactions = Transactions()
     producer = transactions.init(ID)
     transactions.add(ID, producer, A0, B0)
@@ -143,7 +141,7 @@ def test_a_partition_that_was_deleted_needs_no_marker() -> None:
     check_written(transactions, [ID])
 
 
-def test_a_transaction_is_closed_once_the_log_takes_it_again() -> None:
+def test_a_transaction_is_completed_when_the_log_is_writable() -> None:
     transactions = Transactions()
     producer = transactions.init(ID)
     transactions.add(ID, producer, A0)
@@ -159,7 +157,7 @@ def test_a_transaction_is_closed_once_the_log_takes_it_again() -> None:
     assert transactions.markers.of(A0) == [Marker(1000, 1, commit=True)]
 
 
-def test_one_transaction_that_waits_does_not_hold_up_another() -> None:
+def test_a_waiting_transaction_does_not_delay_another() -> None:
     transactions = Transactions()
     for name, partition in (("x", A0), ("y", B0)):
         transactions.add(name, transactions.init(name), partition)
@@ -171,7 +169,7 @@ def test_one_transaction_that_waits_does_not_hold_up_another() -> None:
     assert transactions.state("x") is TransactionState.PREPARE_COMMIT
 
 
-def test_a_new_leader_of_a_partition_finishes_under_its_epoch() -> None:
+def test_a_new_leader_of_a_partition_completes_under_its_epoch() -> None:
     transactions = Transactions()
     producer = transactions.init(ID)
     transactions.add(ID, producer, A0)
@@ -219,7 +217,7 @@ def test_nothing_is_listed_while_a_partition_is_loading() -> None:
     ],
     ids=["value cut off", "no version", "key cut off", "key too long", "no key"],
 )
-def test_a_record_that_makes_no_sense_is_passed_over_and_named(
+def test_an_invalid_record_is_skipped_and_reported(
     key: bytes | None, value: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     transactions = Transactions()
@@ -230,7 +228,7 @@ def test_a_record_that_makes_no_sense_is_passed_over_and_named(
     assert f"__transaction_state-{partition}: ignored the record at offset 1:" in caplog.text
 
 
-def test_damaged_bytes_stop_their_partition_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_damaged_bytes_stop_only_their_partition(caplog: pytest.LogCaptureFixture) -> None:
     transactions = Transactions()
     transactions.init(ID)
     damaged = transactions.coordinator.partition_for(ID)
@@ -248,7 +246,7 @@ def test_damaged_bytes_stop_their_partition_alone(caplog: pytest.LogCaptureFixtu
 @pytest.mark.parametrize(
     "key, value", [(b"\0\1newer", b"\0\0"), (transaction_key(ID), b"\0\2newer")], ids=["key", "value"]
 )
-def test_records_of_a_newer_broker_are_passed_over(key: bytes, value: bytes) -> None:
+def test_records_of_a_newer_broker_are_skipped(key: bytes, value: bytes) -> None:
     transactions = Transactions()
     transactions.init(ID)
     transactions.store.append_batch(transactions.coordinator.partition_for(ID), build_batch([(0, 0, key, value, ())]))

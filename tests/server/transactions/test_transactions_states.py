@@ -115,7 +115,7 @@ STRANGERS = {
 
 @pytest.mark.parametrize("version", ANSWERS)
 @pytest.mark.parametrize("name", STRANGERS)
-def test_who_is_not_the_producer_is_told_so(name: str, version: int) -> None:
+def test_a_foreign_producer_is_refused(name: str, version: int) -> None:
     stranger, expected = STRANGERS[name]
     transactions, _ = in_state("Ongoing", version)
     for request in ("add present", "add another", "verify", "commit", "abort"):
@@ -124,7 +124,7 @@ def test_who_is_not_the_producer_is_told_so(name: str, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", ANSWERS)
-def test_while_markers_are_written_nobody_is_told_more_than_to_wait(version: int) -> None:
+def test_while_markers_are_written_every_producer_must_wait(version: int) -> None:
     """Kafka checks the pending transition before it checks the producer, except for EndTxn up to transaction version 1
     and for verification.
     """
@@ -135,7 +135,7 @@ def test_while_markers_are_written_nobody_is_told_more_than_to_wait(version: int
     assert answers == dict.fromkeys(REQUESTS, CONCURRENT) | {"verify": MAPPING, "commit": ends, "abort": ends}
 
 
-def test_asking_again_for_an_end_under_version_2() -> None:
+def test_a_repeated_end_under_version_2_is_answered() -> None:
     """The table of KIP-890: the epoch before means the same end again, the new one a new transaction."""
     answers = {
         ("CompleteCommit", True): NONE,
@@ -155,7 +155,7 @@ def test_asking_again_for_an_end_under_version_2() -> None:
             assert transactions.end(ID, earlier, commit=commit) == producer
 
 
-def test_a_producer_of_version_2_may_abort_what_it_never_began() -> None:
+def test_a_version_2_producer_may_abort_without_a_transaction() -> None:
     for state in ("Empty", "CompleteCommit", "CompleteAbort"):
         transactions, producer = in_state(state, 2)
         transactions.elapsed_ms += 5
@@ -165,7 +165,7 @@ def test_a_producer_of_version_2_may_abort_what_it_never_began() -> None:
         assert transactions.metadata(ID).start_ms == transactions.now_ms
 
 
-def test_every_move_that_is_made_is_in_the_table_of_moves() -> None:
+def test_every_transition_is_in_the_table() -> None:
     seen = set()
     for version, table in ANSWERS.items():
         for state in table:
@@ -201,13 +201,13 @@ def test_a_transaction_begins_with_its_first_partition() -> None:
 
 @pytest.mark.parametrize("timeout_ms, code", [(0, E.INVALID_TRANSACTION_TIMEOUT), (-1, E.INVALID_TRANSACTION_TIMEOUT),
     (900_001, E.INVALID_TRANSACTION_TIMEOUT), (1, NONE), (900_000, NONE)])  # fmt: skip
-def test_time_outs_have_bounds(timeout_ms: int, code: ErrorCode) -> None:
+def test_timeouts_are_limited(timeout_ms: int, code: ErrorCode) -> None:
     transactions = Transactions()
     assert code_of(lambda: transactions.init(ID, timeout_ms)) is code
     assert transactions.knows(ID) == (code is NONE)
 
 
-def test_the_empty_transactional_id_is_none() -> None:
+def test_an_empty_transactional_id_is_refused() -> None:
     transactions = Transactions()
     someone = Producer(1, 0)
     for request in (
@@ -220,7 +220,7 @@ def test_the_empty_transactional_id_is_none() -> None:
         assert code_of(request) is E.INVALID_REQUEST
 
 
-def test_what_the_log_does_not_take_has_not_happened() -> None:
+def test_a_change_that_the_log_refuses_has_no_effect() -> None:
     for failure in (E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR):
         for state in STATES:
             for name, request in REQUESTS.items():

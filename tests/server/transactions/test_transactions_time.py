@@ -68,7 +68,7 @@ def test_each_transaction_has_its_own_time() -> None:
     assert transactions.state("long") is TransactionState.COMPLETE_ABORT
 
 
-def test_time_goes_on_over_a_restart() -> None:
+def test_timeouts_continue_over_a_restart() -> None:
     transactions = Transactions()
     transactions.add(ID, transactions.init(ID, timeout_ms=5_000), A0)
     later = Transactions(after=transactions)
@@ -87,7 +87,7 @@ def test_nothing_wakes_the_coordinator_for_transactions_that_are_closed() -> Non
     assert transactions.coordinator.next_deadline_ms() == idle_ms
 
 
-def test_an_abort_that_the_log_does_not_take_is_tried_again() -> None:
+def test_an_abort_that_the_log_refuses_is_retried() -> None:
     transactions = Transactions()
     transactions.add(ID, transactions.init(ID, timeout_ms=5_000), A0)
     transactions.store.failure = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -99,7 +99,7 @@ def test_an_abort_that_the_log_does_not_take_is_tried_again() -> None:
     assert transactions.state(ID) is TransactionState.COMPLETE_ABORT
 
 
-def test_the_interval_is_an_option() -> None:
+def test_the_interval_is_configurable() -> None:
     settings = transaction_settings(transaction_abort_timed_out_transaction_cleanup_interval_ms=50)
     transactions = Transactions(settings=settings)
     transactions.add(ID, transactions.init(ID, timeout_ms=100), A0)
@@ -107,7 +107,7 @@ def test_the_interval_is_an_option() -> None:
     assert transactions.state(ID) is TransactionState.COMPLETE_ABORT
 
 
-def test_ids_without_transaction_are_forgotten_after_their_time() -> None:
+def test_unused_ids_are_forgotten_after_their_time() -> None:
     transactions = Transactions()
     transactions.init("empty")
     for name, commit in (("committed", True), ("aborted", False)):
@@ -125,7 +125,7 @@ def test_ids_without_transaction_are_forgotten_after_their_time() -> None:
     assert [later.knows(name) for name in ("empty", "committed", "aborted", "used")] == [False, False, False, True]
 
 
-def test_an_id_with_an_open_or_undecided_end_is_kept() -> None:
+def test_an_id_with_an_open_or_undecided_transaction_is_kept() -> None:
     settings = transaction_settings(
         transactional_id_expiration_ms=100_000, transaction_remove_expired_transaction_cleanup_interval_ms=1_000
     )
@@ -140,7 +140,7 @@ def test_an_id_with_an_open_or_undecided_end_is_kept() -> None:
     assert transactions.state("prepared") is TransactionState.PREPARE_COMMIT
 
 
-def test_an_id_that_was_forgotten_begins_anew() -> None:
+def test_a_forgotten_id_restarts() -> None:
     transactions = Transactions()
     first = transactions.init(ID)
     transactions.advance(EXPIRATION_MS + EXPIRY_CHECK_MS)
@@ -148,7 +148,7 @@ def test_an_id_that_was_forgotten_begins_anew() -> None:
     assert transactions.init(ID) == Producer(1001, 0)
 
 
-def test_many_ids_are_forgotten_in_batches_and_what_the_log_refuses_is_kept() -> None:
+def test_many_ids_are_forgotten_in_batches_and_refused_ones_kept() -> None:
     transactions = Transactions(settings=transaction_settings(transactional_id_expiration_ms=1_000))
     names = [f"{number:0>200}" for number in range(400)]
     for name in names:
@@ -208,7 +208,7 @@ async def test_a_transaction_at_its_last_epoch_is_aborted_after_a_restart(tmp_pa
 
 
 @pytest.mark.parametrize("refused", ["store", "markers"])
-def test_a_look_that_fails_as_nobody_expected_is_repeated(refused: str) -> None:
+def test_an_unexpectedly_failing_timeout_check_is_repeated(refused: str) -> None:
     transactions = Transactions()
     producer = transactions.init(ID)
     transactions.add(ID, producer, A0)
@@ -224,7 +224,7 @@ def test_a_look_that_fails_as_nobody_expected_is_repeated(refused: str) -> None:
     assert transactions.state("late") is TransactionState.COMPLETE_ABORT
 
 
-def test_the_look_for_unused_ids_goes_on_after_it_failed_as_nobody_expected() -> None:
+def test_the_check_for_unused_ids_continues_after_an_unexpected_failure() -> None:
     transactions = Transactions()
     transactions.init(ID)
     transactions.advance(EXPIRATION_MS - EXPIRY_CHECK_MS // 2)

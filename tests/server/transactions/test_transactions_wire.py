@@ -131,7 +131,7 @@ def listed(client: RawClient, version: int = 2, **filters: Any) -> dict[str, str
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_every_version_of_init_producer_id(client: RawClient, version: int) -> None:
+def test_every_version_of_init_producer_id_is_answered(client: RawClient, version: int) -> None:
     code, first = init(client, version=version)
     assert (code, first.producer_epoch) == (E.NONE, 0)
     assert init(client, version=version) == (E.NONE, Producer(first.producer_id, 1))
@@ -148,7 +148,7 @@ def test_every_version_of_init_producer_id(client: RawClient, version: int) -> N
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_every_version_of_add_partitions_to_txn(client: RawClient, version: int) -> None:
+def test_every_version_of_add_partitions_to_txn_is_answered(client: RawClient, version: int) -> None:
     create_topic(client, "t", 2)
     _, producer = init(client)
     here = {("t", 0): E.NONE, ("t", 1): E.NONE}
@@ -163,7 +163,7 @@ def test_every_version_of_add_partitions_to_txn(client: RawClient, version: int)
     assert set(add(client, producer, *here, version=version, transactional_id="").values()) == {E.INVALID_REQUEST}
 
 
-def test_one_partition_that_is_not_there_stops_all(client: RawClient) -> None:
+def test_one_missing_partition_refuses_all(client: RawClient) -> None:
     create_topic(client, "t")
     for version in range(6):
         with noted(f"version {version}"):
@@ -178,7 +178,7 @@ def test_one_partition_that_is_not_there_stops_all(client: RawClient) -> None:
 
 
 @pytest.mark.parametrize("topic", ["__transaction_state", "__consumer_offsets"])
-def test_nobody_adds_partitions_of_internal_topics(client: RawClient, topic: str) -> None:
+def test_partitions_of_internal_topics_cannot_be_added(client: RawClient, topic: str) -> None:
     create_topic(client, "t")
     client.ask(FindCoordinatorRequest(key="g", key_type=0), 3)  # creates the topic
     for version in range(6):
@@ -193,7 +193,7 @@ def test_nobody_adds_partitions_of_internal_topics(client: RawClient, topic: str
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_several_transactions_at_once_added_and_verified(client: RawClient, version: int) -> None:
+def test_several_transactions_are_added_and_verified_together(client: RawClient, version: int) -> None:
     create_topic(client, "t", 2)
     producers = {name: init(client, name)[1] for name in ("x", "y")}
     add(client, producers["x"], ("t", 0), transactional_id="x")
@@ -214,7 +214,7 @@ def test_several_transactions_at_once_added_and_verified(client: RawClient, vers
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_every_version_of_add_offsets_to_txn(client: RawClient, version: int) -> None:
+def test_every_version_of_add_offsets_to_txn_is_answered(client: RawClient, version: int) -> None:
     _, producer = init(client)
     assert add_offsets(client, producer, version) is E.NONE
     (topic,) = describe(client).topics
@@ -225,7 +225,7 @@ def test_every_version_of_add_offsets_to_txn(client: RawClient, version: int) ->
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_every_version_of_end_txn(client: RawClient, commit: bool) -> None:
+def test_every_version_of_end_txn_is_answered(client: RawClient, commit: bool) -> None:
     create_topic(client, "t")
     for version in range(6):
         with noted(f"version {version}"):
@@ -258,7 +258,7 @@ def check_end_txn(client: RawClient, version: int, mine: str, *, commit: bool) -
     assert found.transaction_start_time_ms > 0
 
 
-def test_describing_what_is_not_there(client: RawClient) -> None:
+def test_describing_an_unknown_id_is_refused(client: RawClient) -> None:
     assert describe(client).error_code == NOT_HERE, "there is no topic yet"
     init(client)
     assert describe(client, "y").error_code == E.TRANSACTIONAL_ID_NOT_FOUND
@@ -270,7 +270,7 @@ def test_describing_what_is_not_there(client: RawClient) -> None:
     ]
 
 
-def test_listing_by_state_producer_age_and_pattern(broker: ottla.Broker, client: RawClient) -> None:
+def test_transactions_are_listed_by_state_producer_age_and_pattern(broker: ottla.Broker, client: RawClient) -> None:
     assert listed(client) == {}
     create_topic(client, "t")
     producers = {name: init(client, name, timeout_ms=900_000)[1] for name in ("order-1", "order-2", "bill-1")}
@@ -303,7 +303,7 @@ def test_listing_by_state_producer_age_and_pattern(broker: ottla.Broker, client:
     assert answer.unknown_state_filters == ("Open",)
 
 
-def test_looking_does_not_create_the_topic(broker: ottla.Broker, client: RawClient) -> None:
+def test_listing_does_not_create_the_topic(broker: ottla.Broker, client: RawClient) -> None:
     listed(client)
     describe(client)
     assert broker.inner.services.topics.get("__transaction_state") is None
@@ -312,7 +312,7 @@ def test_looking_does_not_create_the_topic(broker: ottla.Broker, client: RawClie
 # Topic
 
 
-def test_the_topic_has_the_options_meant_for_it(tmp_path: Path) -> None:
+def test_the_topic_has_its_own_options(tmp_path: Path) -> None:
     overrides = {
         "transaction.state.log.num.partitions": "3",
         "transaction.state.log.segment.bytes": "2000000",
@@ -344,7 +344,7 @@ def test_the_topic_has_the_options_meant_for_it(tmp_path: Path) -> None:
 # Restarts and time
 
 
-def test_an_open_transaction_outlives_a_restart(tmp_path: Path) -> None:
+def test_an_open_transaction_survives_a_restart(tmp_path: Path) -> None:
     for turn in range(3):
         with (
             ottla.Broker(str(tmp_path / "data"), rng=random.Random(1)) as broker,
@@ -466,7 +466,7 @@ def test_only_the_coordinator_answers(nodes: tuple[ottla.Broker, list[RawClient]
     assert end(here, producer, commit=True)[0] is E.NONE
 
 
-def test_a_transaction_goes_on_at_the_next_coordinator(nodes: tuple[ottla.Broker, list[RawClient]]) -> None:
+def test_a_transaction_continues_at_the_next_coordinator(nodes: tuple[ottla.Broker, list[RawClient]]) -> None:
     broker, clients = nodes
     create_topic(clients[0], "t", replicas=3)
     node = coordinator_of(clients[0])
@@ -479,7 +479,7 @@ def test_a_transaction_goes_on_at_the_next_coordinator(nodes: tuple[ottla.Broker
     assert end(clients[following], producer, commit=True) == (E.NONE, producer._replace(producer_epoch=1))
 
 
-def test_markers_wait_for_a_partition_whose_node_is_stopped(nodes: tuple[ottla.Broker, list[RawClient]]) -> None:
+def test_markers_wait_for_a_partition_on_a_stopped_node(nodes: tuple[ottla.Broker, list[RawClient]]) -> None:
     broker, clients = nodes
     node = coordinator_of(clients[0])
     away = (node + 1) % 3
@@ -510,7 +510,7 @@ def test_markers_wait_for_a_partition_whose_node_is_stopped(nodes: tuple[ottla.B
     assert add(client, following, (kept, 0)) == {(kept, 0): E.NONE}
 
 
-def test_markers_that_waited_are_written_after_a_restart(tmp_path: Path) -> None:
+def test_waiting_markers_are_written_after_a_restart(tmp_path: Path) -> None:
     def markers(client: RawClient, partition: int) -> list[tuple[int, int]]:
         records = fetch(client, "t", 0, partition).records
         assert isinstance(records, memoryview)
@@ -536,7 +536,7 @@ def test_markers_that_waited_are_written_after_a_restart(tmp_path: Path) -> None
         assert markers(clients[leader], lost) == [(producer.producer_id, 1)]
 
 
-def test_a_transaction_ends_though_a_topic_of_it_was_deleted(client: RawClient) -> None:
+def test_a_transaction_ends_although_one_of_its_topics_was_deleted(client: RawClient) -> None:
     for name in ("kept", "deleted"):
         create_topic(client, name)
     _, producer = init(client)
@@ -547,7 +547,7 @@ def test_a_transaction_ends_though_a_topic_of_it_was_deleted(client: RawClient) 
     assert describe(client).transaction_state == "CompleteCommit"
 
 
-def test_finding_a_coordinator_that_is_away(tmp_path: Path) -> None:
+def test_an_absent_coordinator_is_not_available(tmp_path: Path) -> None:
     """The longest possible id leaves room for the error message."""
     name = "x" * 32_767
     with ExitStack() as stack:
@@ -563,7 +563,7 @@ def test_finding_a_coordinator_that_is_away(tmp_path: Path) -> None:
         assert coordinator_of(clients[1 - node], name) == node
 
 
-def test_too_few_replicas_of_the_transaction_log(tmp_path: Path) -> None:
+def test_too_few_replicas_of_the_transaction_log_are_refused(tmp_path: Path) -> None:
     with ExitStack() as stack:
         overrides = {"transaction.state.log.min.isr": "2", "transaction.state.log.num.partitions": "1"}
         broker = stack.enter_context(ottla.Broker(str(tmp_path / "data"), nodes=2, overrides=overrides))

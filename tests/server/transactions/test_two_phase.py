@@ -43,7 +43,7 @@ def find(client: RawClient) -> None:
 
 
 @pytest.mark.parametrize("emulate", [None, "4.3"])
-def test_the_unstable_version_is_neither_named_nor_served_unless_enabled(tmp_path: Path, emulate: str | None) -> None:
+def test_the_unstable_version_is_advertised_and_served_only_if_enabled(tmp_path: Path, emulate: str | None) -> None:
     # An emulated release omits its unstable versions.
     overrides = {} if emulate is None else UNSTABLE
     with ottla.Broker(str(tmp_path), overrides=overrides, emulate=emulate) as broker:
@@ -55,7 +55,7 @@ def test_the_unstable_version_is_neither_named_nor_served_unless_enabled(tmp_pat
             assert range_of(client) == (0, 5)
 
 
-def test_enabled_it_is_named_and_served_but_without_two_phases(tmp_path: Path) -> None:
+def test_if_enabled_the_version_is_served_without_two_phases(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path), overrides=UNSTABLE) as broker, RawClient(*address(broker)) as client:
         assert range_of(client) == (0, 6)
         find(client)
@@ -69,7 +69,7 @@ def test_enabled_it_is_named_and_served_but_without_two_phases(tmp_path: Path) -
         assert init(client, None, timeout_ms=-7, enable2_pc=True, keep_prepared_txn=True) is E.NONE
 
 
-def test_with_two_phases_the_time_asked_for_does_not_matter(tmp_path: Path) -> None:
+def test_with_two_phases_the_requested_timeout_is_ignored(tmp_path: Path) -> None:
     with ottla.Broker(str(tmp_path), overrides=UNSTABLE | TWO_PHASES) as broker, RawClient(*address(broker)) as client:
         find(client)
         assert init(client, timeout_ms=-7, enable2_pc=True) is E.NONE
@@ -78,7 +78,7 @@ def test_with_two_phases_the_time_asked_for_does_not_matter(tmp_path: Path) -> N
         assert init(client, enable2_pc=True, keep_prepared_txn=True) is E.UNSUPPORTED_VERSION
 
 
-def test_a_transaction_of_two_phases_stays_open_until_it_is_ended() -> None:
+def test_a_two_phase_transaction_stays_open_until_its_end() -> None:
     transactions = Transactions(settings=transaction_settings(transaction_two_phase_commit_enable=True))
     producer = transactions.coordinator.init_producer_id(
         transactions.coordinator.shard_for("x"), "x", 1, None, transactions.now_ms, two_phase=True
@@ -93,7 +93,7 @@ def test_a_transaction_of_two_phases_stays_open_until_it_is_ended() -> None:
     assert again.state("x") is TransactionState.COMPLETE_COMMIT
 
 
-def test_two_phases_need_a_right_of_their_own(tmp_path: Path) -> None:
+def test_two_phases_need_their_own_right(tmp_path: Path) -> None:
     with (
         ottla.Broker(
             str(tmp_path), overrides=UNSTABLE | TWO_PHASES, acls=["User:ANONYMOUS allow WRITE transactionalid:x"]

@@ -94,7 +94,7 @@ async def test_a_transaction_is_ended_in_every_version(tmp_path: Path, version: 
         assert await last_marker(served) == (COMMIT_MARKER if commit else ABORT_MARKER, 3, 9)
 
 
-async def test_an_aborted_transaction_is_told_to_readers_of_committed_records(tmp_path: Path) -> None:
+async def test_an_aborted_transaction_is_returned_to_committed_readers(tmp_path: Path) -> None:
     async with broker_with_topic(tmp_path) as served:
         open_transaction(served.broker)
         hidden = await served.ask(fetch, "t", 0, committed=True)
@@ -107,7 +107,7 @@ async def test_an_aborted_transaction_is_told_to_readers_of_committed_records(tm
         assert (shown.last_stable_offset, shown.high_watermark) == (2, 2)
 
 
-async def test_whoever_waits_for_committed_records_is_woken(tmp_path: Path) -> None:
+async def test_a_waiting_committed_reader_is_woken(tmp_path: Path) -> None:
     """The reader waits for a megabyte; the marker alone has 78 bytes, and makes a megabyte visible."""
     async with broker_with_topic(tmp_path) as served:
         records = batch(("k", "v" * 1_000_000), producer_id=7, producer_epoch=3, transactional=True)
@@ -167,13 +167,13 @@ async def test_a_marker_of_a_replaced_coordinator_is_fenced(tmp_path: Path) -> N
         assert codes(answer) == [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
 
 
-async def test_version_1_knows_nothing_of_transaction_version_2(tmp_path: Path) -> None:
+async def test_version_1_does_not_know_transaction_version_2(tmp_path: Path) -> None:
     async with broker_with_topic(tmp_path) as served:
         open_transaction(served.broker)
         assert codes(await served.ask(write, marker(0, transaction_version=2), version=1)) == [ErrorCode.NONE]
 
 
-async def test_each_partition_of_each_producer_has_its_own_answer(tmp_path: Path) -> None:
+async def test_each_partition_of_each_producer_has_its_own_result(tmp_path: Path) -> None:
     async with broker_with_topic(tmp_path) as served:
         open_transaction(served.broker)
         open_transaction(served.broker, producer_id=8, partition=1)
@@ -192,13 +192,13 @@ async def test_each_partition_of_each_producer_has_its_own_answer(tmp_path: Path
         ]
 
 
-async def test_no_partitions_no_answers(tmp_path: Path) -> None:
+async def test_a_request_without_partitions_gets_an_empty_response(tmp_path: Path) -> None:
     async with broker_with_topic(tmp_path) as served:
         assert (await served.ask(write)).markers == ()
         assert (await served.ask(write, marker(), WritableTxnMarker(producer_id=7))).markers == ()
 
 
-async def test_no_marker_gets_among_the_transactional_ids(tmp_path: Path) -> None:
+async def test_no_marker_is_written_among_transactional_ids(tmp_path: Path) -> None:
     async with broker_with_topic(tmp_path) as served:
         await served.broker.services.coordinators.transactions.ensure_topic()
         state = served.broker.services.topics.partition("__transaction_state", 0)
@@ -207,7 +207,7 @@ async def test_no_marker_gets_among_the_transactional_ids(tmp_path: Path) -> Non
         assert state.log.log_end_offset == 0
 
 
-async def test_a_transaction_that_hangs_among_the_offsets_is_ended(tmp_path: Path) -> None:
+async def test_a_hanging_transaction_among_the_offsets_is_ended(tmp_path: Path) -> None:
     async with broker_with_topic(tmp_path) as served:
         await served.broker.services.coordinators.groups.ensure_topic()
         answer = await served.ask(write, marker(0, topic="__consumer_offsets"))
@@ -217,7 +217,7 @@ async def test_a_transaction_that_hangs_among_the_offsets_is_ended(tmp_path: Pat
 @pytest.mark.parametrize(
     "supersedes", [marker(0, producer_id=0, epoch=9), marker(0, producer_id=0, epoch=0, coordinator_epoch=9)]
 )
-async def test_a_partition_that_has_seen_more_does_not_hold_the_transactional_id_for_ever(
+async def test_a_partition_with_a_newer_epoch_does_not_block_the_id_forever(
     tmp_path: Path, supersedes: WritableTxnMarker
 ) -> None:
     async with broker_with_topic(tmp_path) as served:

@@ -55,7 +55,7 @@ class Between:
         found = to_the_end(self._choice)
         return None if found is None else (found.log.topic_partition, found.first_dirty_offset)
 
-    def anew(self) -> None:
+    def replace_dirtiest(self) -> None:
         """Replace the dirtiest log with one that is less dirty, under the same name."""
         self.logs[DIRTIEST] = make_log(self.files, tp=DIRTIEST)
 
@@ -75,14 +75,14 @@ WHAT_COMES_BETWEEN: dict[str, tuple[Callable[[Between], object], tuple[TopicPart
     "it cannot be cleaned": (lambda it: it.manager.mark_uncleanable(DIRTIEST, "damaged"), (DIRTY, 2)),
     "it is offline": (lambda it: it.logs[DIRTIEST].fail(OSError("gone")), (DIRTY, 2)),
     "it is deleted": (lambda it: it.logs.pop(DIRTIEST), (DIRTY, 2)),
-    "it is deleted and made again": (Between.anew, (DIRTY, 2)),
+    "it is deleted and made again": (Between.replace_dirtiest, (DIRTY, 2)),
     "all are deleted": (lambda it: it.logs.clear(), None),
     "all are cleaned": (lambda it: it.checkpoint({DIRTIEST: 4, DIRTY: 4}), None),
 }
 
 
 @each_case("what", WHAT_COMES_BETWEEN)
-def test_what_is_chosen_is_measured_again_before_it_is_taken(what: str) -> None:
+def test_the_chosen_log_is_measured_again_before_it_is_held(what: str) -> None:
     between = Between()
     happens, want = WHAT_COMES_BETWEEN[what]
     happens(between)
@@ -105,7 +105,7 @@ IN_A_LONG_LOG = WHAT_COMES_BETWEEN | {
 
 
 @pytest.mark.parametrize("what", IN_A_LONG_LOG)
-def test_a_long_log_that_is_measured_in_pieces_is_taken_as_it_is_by_then(
+def test_a_long_log_measured_in_pieces_is_chosen_in_its_current_state(
     what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dirtiness, "SEGMENTS_AT_ONCE", 1)
@@ -128,7 +128,7 @@ def test_a_long_log_that_is_measured_in_pieces_is_taken_as_it_is_by_then(
             )
 
 
-def test_a_choice_that_is_given_up_takes_nothing() -> None:
+def test_a_cancelled_choice_holds_no_log() -> None:
     between = Between()
     between._choice.close()
     assert not any(map(between.manager.is_held, between.logs))
@@ -161,7 +161,7 @@ def test_logs_of_many_segments_are_measured_one_by_one(monkeypatch: pytest.Monke
     assert sum(1 for _ in between.manager.filthiest(NOW_MS)) == 2
 
 
-def test_what_many_producers_wrote_last_is_read_in_pieces_while_nobody_else_takes_the_log(
+def test_last_batches_of_many_producers_are_read_in_pieces_holding_the_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(producers, "PRODUCERS_AT_ONCE", 2)
@@ -186,7 +186,7 @@ def test_what_many_producers_wrote_last_is_read_in_pieces_while_nobody_else_take
     assert chosen.last_records == log.producers.last_records()
 
 
-def test_who_gives_up_between_the_pieces_of_what_was_chosen_gives_the_log_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_choice_closed_between_two_pieces_releases_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producers, "PRODUCERS_AT_ONCE", 1)
     between = Between()
     for number in range(3):
@@ -198,7 +198,7 @@ def test_who_gives_up_between_the_pieces_of_what_was_chosen_gives_the_log_back(m
     assert not between.manager.is_held(DIRTIEST)
 
 
-def test_a_checkpoint_that_says_the_same_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unchanged_checkpoint_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed = 0
     parse = OffsetCheckpoint.parse
 

@@ -64,7 +64,7 @@ def singles(*names: str) -> list[list[Pair]]:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_the_newest_value_of_each_key_stays_at_its_offset(codec: int) -> None:
+def test_the_newest_value_of_each_key_is_kept_at_its_offset(codec: int) -> None:
     log = make_log()
     append(log, ("a", "1"), ("b", "1"), ("a", "2"), codec=codec, headers=(("h", b"x"),))
     append(log, ("c", "1"), ("b", "2"), codec=codec, roll=True)
@@ -114,7 +114,7 @@ def test_empty_keys_and_empty_values_are_keys_and_values() -> None:
 
 
 @pytest.mark.scenario(32)
-def test_records_without_a_key_go() -> None:
+def test_records_without_a_key_are_removed() -> None:
     """Records without a key can only have been written before the topic was compacted."""
     log = log_of([(None, "x"), ("a", "1")], [(None, "y")], [(None, "z"), ("b", "1")], cleanup_policy=("delete",))
     _, stats = clean(log)
@@ -123,7 +123,7 @@ def test_records_without_a_key_go() -> None:
     assert stats.removed.superseded == 0
 
 
-def test_keyless_records_below_the_dirty_part_go_too() -> None:
+def test_keyless_records_below_the_dirty_part_are_removed() -> None:
     log = log_of([(None, "x"), ("a", "1")], [("b", "1")], cleanup_policy=("delete",))
     _, stats = clean(log, 2)
     assert (keys(log), stats.removed.keyless) == (["a", "b"], 1)
@@ -145,7 +145,7 @@ def test_keys_with_equal_md5_are_different_keys() -> None:
 # Tombstones
 
 
-def test_kafka_4545_a_tombstone_stays_until_its_horizon_and_goes_with_the_next_pass() -> None:
+def test_kafka_4545_a_tombstone_is_removed_by_the_first_pass_after_its_horizon() -> None:
     log = make_log(delete_retention_ms=DAY_MS)
     append(log, ("a", "1"), roll=True)
     append(log, ("a", None), roll=True)
@@ -176,7 +176,7 @@ def test_a_tombstone_survives_one_pass_even_without_retention() -> None:
 
 
 @pytest.mark.scenario(209)
-def test_a_stored_horizon_outlives_a_change_of_the_retention() -> None:
+def test_a_stored_horizon_survives_a_change_of_the_retention() -> None:
     log = make_log(delete_retention_ms=1_000)
     append(log, ("a", None), roll=True)
     append(log, ("b", "1"), roll=True)
@@ -190,7 +190,7 @@ def test_a_stored_horizon_outlives_a_change_of_the_retention() -> None:
 
 
 @pytest.mark.scenario(23)
-def test_a_tombstone_takes_the_older_value_with_it_at_once() -> None:
+def test_a_tombstone_removes_the_older_value_at_once() -> None:
     log = make_log()
     for number in range(20):
         append(log, (f"k{number}", "v"))
@@ -213,7 +213,7 @@ def test_the_horizon_counts_from_the_pass_not_from_the_record() -> None:
     assert [record.offset for record in data_records(all_batches(log))] == [1, 2]
 
 
-def test_a_tombstone_with_headers_is_one_and_live_neighbours_keep_their_timestamps() -> None:
+def test_a_tombstone_may_have_headers_and_live_neighbours_keep_their_timestamps() -> None:
     log = make_log(delete_retention_ms=0)
     append(log, ("a", None), ("b", "1"), ("c", "1"), timestamp=[10, 30, 20], headers=(("h", b"x"),), roll=True)
     dirty, _ = clean(log, now_ms=5_000)
@@ -227,7 +227,7 @@ def test_a_tombstone_with_headers_is_one_and_live_neighbours_keep_their_timestam
     assert left.delete_horizon_ms == 5_000
 
 
-def test_a_tombstone_beyond_the_map_stays_though_its_batch_is_past_the_horizon() -> None:
+def test_a_tombstone_beyond_the_map_is_kept_even_past_its_batchs_horizon() -> None:
     made = batch(("a", None), ("b", None), ("c", None), ("d", "1"), delete_horizon_ms=10)
     log = log_with_holes((0, [made]), (4, []))
     end, stats = clean(log, now_ms=1_000, max_entries=2)
@@ -241,7 +241,7 @@ def test_a_tombstone_beyond_the_map_stays_though_its_batch_is_past_the_horizon()
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_rewritten_batch_begins_with_the_time_of_its_first_survivor(codec: int) -> None:
+def test_a_rewritten_batch_starts_with_the_time_of_its_first_survivor(codec: int) -> None:
     log = make_log()
     append(
         log,
@@ -268,7 +268,7 @@ def test_a_rewritten_batch_begins_with_the_time_of_its_first_survivor(codec: int
 
 
 @pytest.mark.scenario(109)
-def test_log_append_time_stays_the_time_of_every_record() -> None:
+def test_log_append_time_is_still_the_time_of_every_record() -> None:
     log = make_log(message_timestamp_type="LogAppendTime")
     append(log, ("a", "1"), ("b", "1"), ("c", None), timestamp=[1, 2, 3], now_ms=9_000)
     append(log, ("a", "2"), now_ms=9_500, roll=True)
@@ -280,7 +280,7 @@ def test_log_append_time_stays_the_time_of_every_record() -> None:
 
 
 @pytest.mark.scenario(206)
-def test_the_codec_of_a_batch_outlives_the_topics() -> None:
+def test_the_codec_of_a_batch_survives_a_change_of_the_topics() -> None:
     """Remaining records keep the codec that their producer chose."""
     log = make_log()
     append(log, ("a", "1"), ("b", "1"), codec=4)
@@ -290,7 +290,7 @@ def test_the_codec_of_a_batch_outlives_the_topics() -> None:
     assert [each.codec for each in all_batches(log)] == [4, 0]
 
 
-def test_timestamps_beyond_64_bits_become_what_any_client_reads() -> None:
+def test_timestamps_beyond_64_bits_become_the_values_that_clients_read() -> None:
     records = [(0, 2**63 - 1, b"a", b"1", ()), (1, 2**63 + 9, b"b", b"1", ()), (2, 5, b"c", b"1", ())]
     made = build_batch(records, max_timestamp=2**63 - 1)
     log = log_with_holes((0, [made, batch(("a", "2"), base_offset=3)]), (4, []))
@@ -304,7 +304,7 @@ def test_timestamps_beyond_64_bits_become_what_any_client_reads() -> None:
 
 
 @pytest.mark.scenario(34)
-def test_kafka_17076_the_last_batch_of_the_round_stays_as_a_bare_header() -> None:
+def test_kafka_17076_the_last_batch_of_the_round_is_kept_as_a_header() -> None:
     """Otherwise the log would end earlier after a restart.
 
     The batch is the one below the upper offset of the pass, whatever the high watermark is (KAFKA-20452 came after 4.3.1).
@@ -322,7 +322,7 @@ def test_kafka_17076_the_last_batch_of_the_round_stays_as_a_bare_header() -> Non
 
 
 @pytest.mark.scenario(6)
-def test_kafka_5490_the_last_batch_of_each_producer_stays_so_that_repetitions_are_recognised() -> None:
+def test_kafka_5490_each_producers_last_batch_is_kept_to_recognise_duplicates() -> None:
     log = make_log()
     producers = [Producer(log, number) for number in (1, 2, 3)]
     sent = [
@@ -351,7 +351,7 @@ def test_kafka_5490_the_last_batch_of_each_producer_stays_so_that_repetitions_ar
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 5, 6])
-def test_of_many_producers_each_last_batch_stays(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_batch_of_each_of_many_producers_is_kept(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clean_rules, "SORTED_AT_ONCE", at_once)
     log, order = make_log(), [3, 1, 4, 0, 2, 3, 1]
     for number, producer_id in enumerate(order):
@@ -365,7 +365,7 @@ def test_of_many_producers_each_last_batch_stays(at_once: int, monkeypatch: pyte
 
 
 @pytest.mark.scenario(102)
-def test_an_emptied_batch_goes_once_its_producer_wrote_something_newer() -> None:
+def test_an_emptied_batch_is_removed_after_its_producer_writes_again() -> None:
     log = make_log()
     first, second = Producer(log, 1), Producer(log, 2)
     first.write("a")
@@ -399,7 +399,7 @@ def test_last_sequences_are_kept_for_each_producer() -> None:
 
 @pytest.mark.scenario(28)
 @pytest.mark.parametrize(("first_dirty", "left"), [(2, [1, 2, 3, 4]), (3, [2, 3, 4]), (4, [3, 4])])
-def test_kafka_3894_a_map_of_one_key_makes_progress_all_the_same(first_dirty: int, left: list[int]) -> None:
+def test_kafka_3894_a_map_of_one_key_still_makes_progress(first_dirty: int, left: list[int]) -> None:
     log = log_of(*singles("0", "1", "0", "1", "0"))
     for at in range(2, first_dirty + 1):
         clean(log, at, max_entries=1)
@@ -460,7 +460,7 @@ def test_a_first_dirty_offset_inside_a_batch_cuts_it_in_two() -> None:
 
 @pytest.mark.scenario(90, 107)
 @pytest.mark.parametrize("io_buffer_bytes", [0, 1, 200, 1 << 20])
-def test_batches_of_any_size_go_through_a_small_buffer(io_buffer_bytes: int) -> None:
+def test_batches_of_any_size_pass_through_a_small_buffer(io_buffer_bytes: int) -> None:
     """Batches larger than the topic's present limit pass as well."""
     log = make_log(max_message_bytes=1 << 20)
     for at in range(3):
@@ -477,7 +477,7 @@ def test_batches_of_any_size_go_through_a_small_buffer(io_buffer_bytes: int) -> 
     ("at", "byte", "what"),
     [(16, 1, "magic"), (8, 0x7F, "invalid batch size of"), (60, 9, "records"), (57, 0xFF, "counts")],
 )
-def test_damage_is_an_error_and_replaces_nothing(at: int, byte: int, what: str) -> None:
+def test_damage_is_an_error_and_nothing_is_replaced(at: int, byte: int, what: str) -> None:
     log = make_log()
     append(log, ("a", "1"), roll=True)
     append(log, ("a", "2"), roll=True)
@@ -494,7 +494,7 @@ def test_damage_is_an_error_and_replaces_nothing(at: int, byte: int, what: str) 
 
 
 @pytest.mark.scenario(22)
-def test_a_file_that_is_cut_short_is_an_error() -> None:
+def test_a_truncated_file_is_an_error() -> None:
     log = log_of([("a", "1" * 100)], [("b", "1" * 100)])
     segment = log.segments.first
     segment.log_file.truncate(segment.size_bytes - 10)
@@ -502,7 +502,7 @@ def test_a_file_that_is_cut_short_is_an_error() -> None:
         clean(log)
 
 
-def test_a_crc_is_not_the_cleaners_business_but_a_rewritten_batch_gets_a_good_one() -> None:
+def test_a_rewritten_batch_has_a_valid_crc_after_a_wrong_one() -> None:
     log = log_of([("a", "1"), ("b", "1")], [("a", "2")])
     segment = log.segments.first
     data = bytearray(segment.log_file.read_at(0, segment.size_bytes))
@@ -527,7 +527,7 @@ class StopAt:
 
 
 @pytest.mark.scenario(33)
-def test_a_pass_stops_at_any_checkpoint_and_leaves_nothing_behind() -> None:
+def test_a_pass_stopped_at_any_checkpoint_leaves_no_files() -> None:
     stopped = 0
     for call in range(100):
         log = make_log(segment_bytes=1_000)
@@ -548,14 +548,14 @@ def test_a_pass_stops_at_any_checkpoint_and_leaves_nothing_behind() -> None:
     assert stopped > 10
 
 
-def test_checkpoints_hear_of_all_bytes_read_and_written() -> None:
+def test_checkpoints_are_notified_of_all_bytes_read_and_written() -> None:
     log = log_of([("a", "1" * 500), ("b", "1")], [("a", "2")])
     heard: list[int] = []
     _, stats = clean(log, checkpoint=heard.append, io_buffer_bytes=200)
     assert sum(heard) == stats.map_bytes_read + stats.bytes_read + stats.bytes_written
 
 
-def test_a_leftover_of_an_earlier_pass_does_no_harm() -> None:
+def test_files_left_by_an_earlier_pass_are_harmless() -> None:
     log = log_of([("a", "1")], [("a", "2")])
     for kind in (".log", ".index", ".timeindex", ".txnindex"):
         file = log.files.open(f"{log.directory}/{0:020}{kind}.cleaned", create=True)
@@ -569,7 +569,7 @@ def test_a_leftover_of_an_earlier_pass_does_no_harm() -> None:
 
 
 @pytest.mark.scenario(29)
-def test_the_end_of_the_cleaned_range_lies_between_segments() -> None:
+def test_the_cleaned_range_ends_between_two_segments() -> None:
     """Batches at or above that offset are untouched."""
     log = make_log()
     for number in range(8):
@@ -581,7 +581,7 @@ def test_the_end_of_the_cleaned_range_lies_between_segments() -> None:
 
 
 @pytest.mark.scenario(47)
-def test_kafka_8764_holes_between_offsets_do_not_hold_a_pass_up() -> None:
+def test_kafka_8764_holes_between_offsets_do_not_stop_a_pass() -> None:
     log = log_with_holes(
         (0, [batch((f"{at}", "v"), base_offset=at) for at in range(10)]),
         (15, [batch((f"{at}", "v"), base_offset=at) for at in range(15, 25)]),
@@ -592,7 +592,7 @@ def test_kafka_8764_holes_between_offsets_do_not_hold_a_pass_up() -> None:
 
 
 @pytest.mark.scenario(42)
-def test_offsets_far_apart_are_no_trouble_to_the_map() -> None:
+def test_distant_offsets_are_no_problem_for_the_map() -> None:
     far = 7_206_178
     log = log_with_holes(
         (0, [batch(("a", "v")), batch(("b", "v"), base_offset=far)]),
@@ -602,7 +602,7 @@ def test_offsets_far_apart_are_no_trouble_to_the_map() -> None:
     assert (end, stats.map_record_count) == (far + 1, 2)
 
 
-def test_the_new_segment_looks_as_old_as_the_last_one_it_was_made_from() -> None:
+def test_the_new_segment_has_the_modification_time_of_its_last_source() -> None:
     files = CrashFiles()
     log = make_log(files)
     for at in range(3):
@@ -616,7 +616,7 @@ def test_the_new_segment_looks_as_old_as_the_last_one_it_was_made_from() -> None
 
 
 @pytest.mark.scenario(5)
-def test_a_preallocated_segment_is_cut_to_its_size() -> None:
+def test_a_preallocated_segment_is_truncated_to_its_size() -> None:
     log = log_of([("a", "1")], [("a", "2")], preallocate=True, segment_bytes=1 << 16)
     clean(log)
     path = log.segments.first.file_paths()[0]
@@ -641,7 +641,7 @@ def test_every_record_is_found_through_the_indexes_of_a_cleaned_segment() -> Non
     assert (segment.offset_index.entries(), segment.time_index.entries()) == indexes
 
 
-def test_a_reader_in_the_midst_of_an_old_segment_goes_on() -> None:
+def test_a_reader_in_the_middle_of_an_old_segment_continues() -> None:
     log = log_of([("a", "1")], [("a", "2")])
     held = log.read(0, max_bytes=1 << 20, up_to=2)
     clean(log)
@@ -650,7 +650,7 @@ def test_a_reader_in_the_midst_of_an_old_segment_goes_on() -> None:
 
 
 @pytest.mark.parametrize("codec", [0, 3])
-def test_what_a_pass_replaced_goes_with_it_and_waits_for_no_garbage_collector(codec: int) -> None:
+def test_replaced_segments_are_freed_by_the_pass_without_garbage_collection(codec: int) -> None:
     """A collection would close the files of many passes at once, in an arbitrary thread."""
     log = make_log()
     for at in range(4):

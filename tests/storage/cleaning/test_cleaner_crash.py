@@ -30,7 +30,7 @@ def committed(log: Log) -> dict[bytes | None, bytes | None]:
 
 
 @pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])
-def test_a_value_that_is_not_on_disk_yet_does_not_displace_one_that_is(ordered: bool) -> None:
+def test_an_unsynced_value_does_not_displace_a_synced_one(ordered: bool) -> None:
     """Sealed segments may wait for their sync; a pass that drops older values syncs them first."""
     files = CrashFiles()
     log = make_log(files, segment_bytes=1 << 20)
@@ -53,7 +53,7 @@ def test_a_value_that_is_not_on_disk_yet_does_not_displace_one_that_is(ordered: 
 
 
 @pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])
-def test_a_value_does_not_go_for_one_whose_commit_marker_is_not_on_disk_yet(ordered: bool) -> None:
+def test_a_value_whose_successors_commit_marker_is_unsynced_is_kept(ordered: bool) -> None:
     """The marker is in the active segment. Without it the newer value is undecided, and its outcome open."""
     files = CrashFiles()
     log = make_log(files, segment_bytes=1 << 20)
@@ -79,7 +79,7 @@ def test_a_value_does_not_go_for_one_whose_commit_marker_is_not_on_disk_yet(orde
     assert states > size(20, 50)
 
 
-def test_a_deleted_key_does_not_come_back_with_the_last_segments_of_a_group() -> None:
+def test_a_deleted_key_does_not_return_with_a_groups_last_segments() -> None:
     """The last two of the group's three segments lose every record; a start does not know that they belonged to the group."""
     files = CrashFiles()
     log = make_log(files, delete_retention_ms=10)

@@ -35,7 +35,7 @@ def test_within_the_limits_everything_becomes_one_segment() -> None:
 
 @pytest.mark.scenario(35)
 @pytest.mark.parametrize("limits", [{"segment_bytes": 1}, {"segment_index_bytes": 1}])
-def test_segments_that_break_a_limit_by_themselves_stay_alone(limits: dict[str, int]) -> None:
+def test_a_segment_that_exceeds_a_limit_forms_its_own_group(limits: dict[str, int]) -> None:
     assert groups(ten_segments(), **limits) == [[base] for base in range(0, 20, 2)]
 
 
@@ -58,7 +58,7 @@ def test_a_group_holds_as_many_segments_as_fit_in_order(measure: str) -> None:
 
 @pytest.mark.scenario(37, 38)
 @pytest.mark.parametrize(("last_offset", "count"), [(MAX_INT, 1), (MAX_INT + 1, 2)])
-def test_kafka_6264_a_group_spans_at_most_what_an_index_entry_can_say(last_offset: int, count: int) -> None:
+def test_kafka_6264_a_group_spans_at_most_the_range_of_an_index_entry(last_offset: int, count: int) -> None:
     """The limit also holds when no index has an entry for the segments' last offsets."""
     log = log_with_holes(
         (0, [batch(("a", "1"))]),
@@ -69,7 +69,7 @@ def test_kafka_6264_a_group_spans_at_most_what_an_index_entry_can_say(last_offse
     assert len(groups(log)) == count
 
 
-def test_a_segment_counts_as_reaching_to_the_next_ones_base() -> None:
+def test_a_segment_counts_as_extending_to_the_next_ones_base() -> None:
     log = log_with_holes(
         (0, [batch(("a", "1"))]),
         (5, [batch(("b", "1"), base_offset=5)]),
@@ -80,7 +80,7 @@ def test_a_segment_counts_as_reaching_to_the_next_ones_base() -> None:
 
 
 @pytest.mark.scenario(36)
-def test_emptied_segments_join_whatever_they_span() -> None:
+def test_emptied_segments_join_a_group_across_any_offset_range() -> None:
     bases = [0, MAX_INT + 10, 2 * MAX_INT + 20]
     log = log_with_holes(
         *[(base, [batch(("k", "v"), base_offset=base)]) for base in bases],
@@ -98,7 +98,7 @@ def test_emptied_segments_join_whatever_they_span() -> None:
 
 
 @pytest.mark.scenario(146)
-def test_each_group_is_one_new_segment_named_after_its_first() -> None:
+def test_each_group_becomes_one_segment_named_after_its_first() -> None:
     log = ten_segments()
     log.config = replace(log.config, segment_bytes=4 * log.segments.first.size_bytes)
     _, stats = clean(log)

@@ -79,7 +79,7 @@ def world() -> World:
     return World()
 
 
-def nobody_waits() -> None:
+def fail_if_called() -> None:
     raise AssertionError("nothing was running")
 
 
@@ -87,7 +87,7 @@ def nobody_waits() -> None:
 
 
 @pytest.mark.scenario(52, 54, 55)
-def test_the_dirtiest_log_comes_first_and_is_in_progress_then(world: World) -> None:
+def test_the_dirtiest_log_comes_first_and_is_then_in_progress(world: World) -> None:
     order = []
     while (found := filthiest(world.manager, 5_000)) is not None:
         order.append((found.log.topic_partition, found.first_dirty_offset, found.upper_offset))
@@ -118,7 +118,7 @@ def test_a_log_on_a_failed_disk_is_not_chosen(world: World) -> None:
     assert world.chosen().log.topic_partition == CLEANER
 
 
-def test_a_log_that_waited_too_long_is_due_but_a_dirtier_one_comes_first(world: World) -> None:
+def test_an_overdue_log_is_due_but_a_dirtier_log_comes_first(world: World) -> None:
     lagging: dict[str, Any] = {"min_cleanable_dirty_ratio": 1.0, "max_compaction_lag_ms": 10}
     world.logs[CLEANEST].config = make_log(**lagging).config
     assert world.chosen().log.topic_partition == DIRTY
@@ -146,14 +146,14 @@ def test_a_wrong_checkpoint_is_corrected_although_another_log_is_chosen(world: W
     ]
 
 
-def test_a_checkpoint_beyond_its_log_is_corrected_before_the_log_grows_past_it(world: World) -> None:
+def test_a_checkpoint_beyond_its_log_is_corrected_before_the_log_passes_it(world: World) -> None:
     world.write({CLEANER: 9, CLEANEST: 2})
     world.manager.correct_checkpoints(["/data"])
     assert world.checkpoint() == {CLEANER: 0, CLEANEST: 2}
     assert world.told == ["cleaner-0 is cleaned from offset 0: its checkpoint 9 is invalid"]
 
 
-def test_a_checkpoint_of_a_partition_that_is_gone_is_not_that_of_the_next_one_of_its_name() -> None:
+def test_a_deleted_partitions_checkpoint_does_not_apply_to_a_new_partition() -> None:
     """The process died during the deletion. If the new partition counted as clean, its tombstone would go before its value."""
     files, logs = CrashFiles(), dict[TopicPartition, Log]()
     files.make_dir("/data")
@@ -174,7 +174,7 @@ def test_a_checkpoint_of_a_partition_that_is_gone_is_not_that_of_the_next_one_of
     assert [record.key for record in data_records(all_batches(log))] == [b"x"]
 
 
-def test_such_a_checkpoint_that_there_is_no_room_to_drop_does_not_count(world: World) -> None:
+def test_a_deleted_partitions_checkpoint_is_ignored_on_a_full_disk(world: World) -> None:
     log = world.logs.pop(CLEANER)
     world.files.free_bytes = 0
     world.manager.correct_checkpoints(["/data"])
@@ -183,7 +183,7 @@ def test_such_a_checkpoint_that_there_is_no_room_to_drop_does_not_count(world: W
     assert (found.first_dirty_offset, log.failure) == (0, None)
 
 
-def test_a_checkpoint_counts_for_the_logs_of_its_own_directory_only() -> None:
+def test_a_checkpoint_applies_only_to_logs_of_its_own_directory() -> None:
     files = CrashFiles()
     logs = {CLEANER: grown_log(files, CLEANER), DIRTY: grown_log(files, DIRTY, data_dir="/other")}
     OffsetCheckpoint(files, CHECKPOINT).write({CLEANER: 1, DIRTY: 4})
@@ -193,7 +193,7 @@ def test_a_checkpoint_counts_for_the_logs_of_its_own_directory_only() -> None:
     assert [each.first_dirty_offset for each in found] == [1, 2]
 
 
-def test_a_log_start_that_retention_moved_past_the_checkpoint_is_nothing_to_tell(world: World) -> None:
+def test_a_log_start_that_retention_moved_past_the_checkpoint_is_not_reported(world: World) -> None:
     for log in world.logs.values():
         log.config = make_log(cleanup_policy=("compact", "delete")).config
     world.write({CLEANER: 5, CLEANEST: 1})
@@ -217,7 +217,7 @@ def test_a_wrong_checkpoint_is_corrected_although_nothing_is_dirty() -> None:
 
 
 @pytest.mark.scenario(51)
-def test_kafka_8725_a_log_that_cannot_be_measured_is_named_and_spoils_no_round(world: World) -> None:
+def test_kafka_8725_an_unmeasurable_log_is_reported_and_stops_no_round(world: World) -> None:
     segment = world.logs[DIRTY].segments.first
     segment.log_file.truncate(30)
     world.logs[DIRTY] = make_log(world.files, tp=DIRTY, clean_shutdown=True, min_compaction_lag_ms=1)
@@ -226,7 +226,7 @@ def test_kafka_8725_a_log_that_cannot_be_measured_is_named_and_spoils_no_round(w
     assert [line for line in world.told if line.startswith("dirty-0 cannot be measured")]
 
 
-def test_a_checkpoint_of_nonsense_is_told_and_begun_anew(world: World) -> None:
+def test_an_invalid_checkpoint_is_reported_and_replaced(world: World) -> None:
     """Apache Kafka's cleaner thread dies of such a checkpoint."""
     file = world.files.open(CHECKPOINT, truncate=True)
     file.append(b"0\n1\ndirty 0 many\n")
@@ -239,7 +239,7 @@ def test_a_checkpoint_of_nonsense_is_told_and_begun_anew(world: World) -> None:
     assert world.checkpoint() == {found.log.topic_partition: 4}
 
 
-def test_a_directory_whose_checkpoint_cannot_be_read_goes_offline_alone() -> None:
+def test_only_the_directory_with_the_unreadable_checkpoint_fails() -> None:
     files = RefusingFiles()
     logs = {tp: grown_log(files, tp, data_dir=f"/{tp.topic}") for tp in (DIRTY, CLEANER)}
     manager = CleanerManager(files, logs)
@@ -251,7 +251,7 @@ def test_a_directory_whose_checkpoint_cannot_be_read_goes_offline_alone() -> Non
     assert (logs[DIRTY].failure, logs[CLEANER].failure) == ("refused", None)
 
 
-def test_a_directory_whose_checkpoint_cannot_be_corrected_goes_offline(world: World) -> None:
+def test_a_directory_whose_checkpoint_cannot_be_corrected_fails(world: World) -> None:
     files = RefusingFiles()
     log = grown_log(files, DIRTY)
     manager = CleanerManager(files, {DIRTY: log})
@@ -262,14 +262,14 @@ def test_a_directory_whose_checkpoint_cannot_be_corrected_goes_offline(world: Wo
     assert log.failure == "refused"
 
 
-def test_a_checkpoint_that_there_is_no_room_to_correct_counts_as_corrected(world: World) -> None:
+def test_a_checkpoint_that_a_full_disk_cannot_correct_counts_as_corrected(world: World) -> None:
     world.write({DIRTY: 20, CLEANER: 1, CLEANEST: 2})
     world.files.free_bytes = 0
     found = world.chosen()
     assert (found.log.topic_partition, found.first_dirty_offset, found.log.failure) == (DIRTY, 0, None)
 
 
-def test_at_the_start_such_a_log_cannot_be_used(world: World) -> None:
+def test_an_unmeasurable_log_is_unusable_at_the_start(world: World) -> None:
     """Records appended next would count as clean as soon as they reach the checkpoint."""
     world.write({DIRTY: 20, CLEANER: 1})
     world.files.free_bytes = 0
@@ -277,7 +277,7 @@ def test_at_the_start_such_a_log_cannot_be_used(world: World) -> None:
     assert [world.logs[tp].failure is None for tp in (DIRTY, CLEANER, CLEANEST)] == [False, True, True]
 
 
-def test_an_entry_that_there_is_no_room_to_drop_does_not_hold_for_a_partition_made_anew(world: World) -> None:
+def test_an_entry_kept_by_a_full_disk_ignores_a_recreated_partition(world: World) -> None:
     world.write({CLEANER: 3, CLEANEST: 3})
     world.files.free_bytes = 0
     with pytest.raises(OSError, match="no space"):
@@ -286,12 +286,12 @@ def test_an_entry_that_there_is_no_room_to_drop_does_not_hold_for_a_partition_ma
     (found,) = world.manager.eligibility([log], 0)
     assert found.first_dirty_offset == 0
     world.files.free_bytes = 1 << 20
-    world.manager.abort_and_pause(CLEANER, nobody_waits)
+    world.manager.abort_and_pause(CLEANER, fail_if_called)
     world.manager.cleaned_elsewhere(log, 2)
     assert world.checkpoint() == {CLEANER: 2, CLEANEST: 3}
 
 
-def test_a_log_that_was_put_off_comes_after_all_others_and_then_again(world: World) -> None:
+def test_a_postponed_log_is_chosen_after_all_other_logs(world: World) -> None:
     world.manager.put_off(DIRTY)
     for expected in (CLEANER, CLEANEST):
         assert world.chosen().log.topic_partition == expected
@@ -316,7 +316,7 @@ def test_each_data_directory_has_its_own_checkpoint() -> None:
 
 
 @pytest.mark.scenario(65)
-def test_a_pass_and_its_checkpoint(world: World) -> None:
+def test_a_completed_pass_writes_its_checkpoint(world: World) -> None:
     found = world.chosen()
     end, _ = clean(found.log, found.first_dirty_offset)
     world.manager.save_end_offset(found, end)
@@ -326,7 +326,7 @@ def test_a_pass_and_its_checkpoint(world: World) -> None:
     assert world.chosen().log.topic_partition == CLEANER
 
 
-def test_a_checkpoint_forgets_partitions_that_are_gone(world: World) -> None:
+def test_a_checkpoint_drops_deleted_partitions(world: World) -> None:
     world.write({TopicPartition("gone", 3): 7, CLEANER: 1})
     found = world.chosen()
     world.manager.save_end_offset(found, 2)
@@ -334,7 +334,7 @@ def test_a_checkpoint_forgets_partitions_that_are_gone(world: World) -> None:
 
 
 @pytest.mark.scenario(78)
-def test_a_pass_that_was_given_up_writes_no_checkpoint(world: World) -> None:
+def test_an_aborted_pass_writes_no_checkpoint(world: World) -> None:
     found, told = world.chosen(), []
     assert not world.manager.is_aborting(DIRTY)
     assert not world.manager.abort_and_pause(DIRTY, lambda: told.append("paused"))
@@ -350,9 +350,9 @@ def test_a_pass_that_was_given_up_writes_no_checkpoint(world: World) -> None:
 # States
 
 
-def test_pauses_add_up(world: World) -> None:
+def test_pauses_are_counted(world: World) -> None:
     for _ in range(3):
-        assert world.manager.abort_and_pause(DIRTY, nobody_waits)
+        assert world.manager.abort_and_pause(DIRTY, fail_if_called)
     assert world.manager.state_name(DIRTY) == "paused 3 times"
     for _ in range(2):
         world.manager.resume([DIRTY])
@@ -362,11 +362,11 @@ def test_pauses_add_up(world: World) -> None:
 
 
 @pytest.mark.scenario(70, 71)
-def test_a_pause_in_the_midst_of_a_pass_adds_up_with_later_ones(world: World) -> None:
+def test_a_pause_during_a_pass_is_counted_with_later_pauses(world: World) -> None:
     found = world.chosen()
     world.manager.abort_and_pause(DIRTY, lambda: None)
     world.manager.done_cleaning(found)
-    assert world.manager.abort_and_pause(DIRTY, nobody_waits)
+    assert world.manager.abort_and_pause(DIRTY, fail_if_called)
     world.manager.resume([DIRTY])
     world.manager.resume([DIRTY])
     assert world.manager.state_name(DIRTY) == "not held"
@@ -380,7 +380,7 @@ def in_state(world: World, state: str) -> LogToClean:
     elif state != "in progress":
         world.manager.done_cleaning(found)
         if state == "paused":
-            world.manager.abort_and_pause(DIRTY, nobody_waits)
+            world.manager.abort_and_pause(DIRTY, fail_if_called)
     return found
 
 
@@ -405,7 +405,7 @@ def test_steps_that_a_state_does_not_allow_are_errors_and_change_nothing(world: 
         "done cleaning": lambda: world.manager.done_cleaning(found),
         "done deleting": lambda: world.manager.done_deleting([DIRTY]),
         "resume": lambda: world.manager.resume([DIRTY]),
-        "pause": lambda: world.manager.abort_and_pause(DIRTY, nobody_waits),
+        "pause": lambda: world.manager.abort_and_pause(DIRTY, fail_if_called),
     }
     with pytest.raises(RuntimeError, match="dirty-0"):
         steps[event]()
@@ -434,7 +434,7 @@ def test_compacted_logs_get_their_retention_from_the_cleaner(
 
 
 @pytest.mark.scenario(63)
-def test_uncleanable_logs_get_no_retention_either() -> None:
+def test_uncleanable_logs_get_no_retention() -> None:
     log = make_log()
     manager = CleanerManager(log.files, {log.topic_partition: log})
     manager.mark_uncleanable(log.topic_partition, "unreadable")
@@ -442,7 +442,7 @@ def test_uncleanable_logs_get_no_retention_either() -> None:
 
 
 @pytest.mark.scenario(64)
-def test_a_policy_that_changes_does_not_bring_cleaner_and_retention_together(world: World) -> None:
+def test_cleaner_and_retention_exclude_each_other_across_policy_changes(world: World) -> None:
     compacted, deleted = world.logs[DIRTY].config, make_log(cleanup_policy=("delete",)).config
     world.logs[DIRTY].config = deleted
     assert world.begun(compacted=False) == [DIRTY]
@@ -470,7 +470,7 @@ def test_deletion_and_cleaning_exclude_each_other(world: World) -> None:
 
 
 @pytest.mark.scenario(66, 71)
-def test_a_deleted_partition_leaves_neither_checkpoint_nor_mark(world: World) -> None:
+def test_a_deleted_partition_leaves_no_checkpoint_and_no_mark(world: World) -> None:
     world.manager.mark_uncleanable(CLEANER, "unreadable")
     del world.logs[CLEANER]
     world.manager.forget("/data", [CLEANER])
@@ -488,7 +488,7 @@ def test_marks_of_missing_partitions_are_dropped(world: World) -> None:
     assert world.manager.uncleanable_partitions("/data") == [DIRTY]
 
 
-def test_kafka_19895_a_log_that_begins_elsewhere_is_tried_again(world: World) -> None:
+def test_kafka_19895_a_log_with_a_moved_start_is_retried(world: World) -> None:
     """The damage may lie below the new start."""
     for tp in (DIRTY, CLEANEST):
         world.manager.mark_uncleanable(tp, "unreadable")
@@ -498,7 +498,7 @@ def test_kafka_19895_a_log_that_begins_elsewhere_is_tried_again(world: World) ->
     assert DIRTY in world.begun(compacted=True)
 
 
-def test_the_reason_of_a_mark_can_be_read_although_its_log_cannot_be_measured(world: World) -> None:
+def test_the_reason_of_a_mark_is_readable_for_an_unmeasurable_log(world: World) -> None:
     world.logs[DIRTY].segments.first.log_file.truncate(30)
     world.logs[DIRTY] = make_log(world.files, tp=DIRTY, clean_shutdown=True, min_compaction_lag_ms=1)
     (before,) = world.manager.eligibility([world.logs[DIRTY]], 5_000)

@@ -9,20 +9,20 @@ from collections import Counter
 
 import pytest
 
-from support.cleaner.cleaner_history import CONFIG, History, Step, random_history, shrink, what_differs
+from support.cleaner.cleaner_history import CONFIG, History, Step, describe_failure, random_history, shrink
 from support.sizes import size
 
 HISTORIES = size((16, 25, 36, 65, 71, 203, 240, 253, 275, *range(2)), range(300))
 """The histories of a short run: some that together contain every event, and a few more."""
 
 
-def test_random_histories_come_out_as_the_model_says() -> None:
+def test_random_histories_match_the_model() -> None:
     met: Counter[str] = Counter()
     for number in HISTORIES:
         try:
             met += random_history(number).run().met
         except Exception:  # noqa: BLE001 -- whatever it is, it is the finding
-            pytest.fail(what_differs(number))
+            pytest.fail(describe_failure(number))
     # A change that makes the generator less varied must fail here.
     assert not {what for what in EVERYTHING if met[what] < size(1, 3)}
 
@@ -54,7 +54,7 @@ EVERYTHING = {
 }
 
 
-def test_the_comparison_sees_what_a_pass_did_wrong() -> None:
+def test_the_comparison_finds_a_wrong_pass() -> None:
     pair = History([Step("write"), Step("write"), Step("roll"), Step("clean")]).run()
     (batch,) = pair.model.batches
     pair.model.segments[0].batches = [batch, batch]
@@ -62,7 +62,7 @@ def test_the_comparison_sees_what_a_pass_did_wrong() -> None:
         pair.assert_same()
 
 
-def test_a_bad_history_shrinks_to_what_makes_it_bad() -> None:
+def test_a_bad_history_shrinks_to_its_cause() -> None:
     def has_two_restarts_and_a_codec(history: History) -> bool:
         names = [step.name for step in history.steps]
         return names.count("restart") >= 2 and any("codec" in step.arguments for step in history.steps)
@@ -75,7 +75,7 @@ def test_a_bad_history_shrinks_to_what_makes_it_bad() -> None:
     assert write.arguments.keys() == {"codec"} and len(write.places[0]) == 1
 
 
-def test_a_history_that_prints_itself_can_be_run_again() -> None:
+def test_a_printed_history_can_be_run_again() -> None:
     history = random_history(7)
     again = eval(repr(history), {"History": History, "Step": Step})
     assert isinstance(again, History)

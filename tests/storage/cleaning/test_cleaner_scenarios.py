@@ -154,7 +154,7 @@ SCENARIOS = {
 
 @pytest.mark.scenario(6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 24, 25, 26, 27, 28, 46)
 @each_case("scenario", SCENARIOS.values(), ids=[name.replace(":", "") for name in SCENARIOS])
-def test_the_cleaner_and_the_model_leave_what_apache_kafka_leaves(scenario: str) -> None:
+def test_cleaner_and_model_keep_the_same_records_as_apache_kafka(scenario: str) -> None:
     pair = Pair(delete_retention_ms=DAY_MS)
     for line in re.split(r";|\n", scenario.strip()):
         say(pair, line.strip())
@@ -162,7 +162,7 @@ def test_the_cleaner_and_the_model_leave_what_apache_kafka_leaves(scenario: str)
 
 
 @pytest.mark.scenario(34)
-def test_34_of_segments_whose_keys_all_came_again_elsewhere_the_last_batch_stays_empty() -> None:
+def test_34_segments_whose_keys_recur_elsewhere_keep_their_last_batch_empty() -> None:
     model = CleanedLog()
     for number in range(6):
         model.append([(b"%d" % number, b"")])
@@ -172,7 +172,7 @@ def test_34_of_segments_whose_keys_all_came_again_elsewhere_the_last_batch_stays
     assert [(batch.last, batch.records) for batch in model.batches] == [(5, ())]
 
 
-def test_47_a_pass_ends_behind_holes_in_the_offsets() -> None:
+def test_47_a_pass_ends_after_holes_in_the_offsets() -> None:
     segments = ((0, *range(10)), (15, *range(15, 25)), (30, 30))
     assert History([Step("clean")], holes=segments).run().checkpoint == 30
 

@@ -67,7 +67,7 @@ def clean_twice(log: Log, first_dirty: int) -> int:
 
 
 @pytest.mark.scenario(8)
-def test_kafka_5196_aborted_data_goes_at_once_and_supersedes_nothing() -> None:
+def test_kafka_5196_aborted_data_is_removed_at_once_and_supersedes_nothing() -> None:
     log = make_log()
     one, two = transactional(log, 1, 2)
     one.write("1", "2")
@@ -150,7 +150,7 @@ def test_nothing_undecided_is_cleaned_and_transactions_may_span_segments() -> No
 
 
 @pytest.mark.scenario(10)
-def test_a_commit_marker_goes_after_its_data_and_its_horizon() -> None:
+def test_a_commit_marker_is_removed_after_its_data_and_its_horizon() -> None:
     log = make_log()
     (one,) = transactional(log, 1)
     one.write("1")
@@ -177,7 +177,7 @@ def test_a_commit_marker_goes_after_its_data_and_its_horizon() -> None:
     assert offsets(log) == [4, 5, 6, 7, 8]
 
 
-def test_markers_without_data_go_too() -> None:
+def test_markers_without_data_are_removed() -> None:
     log = make_log()
     (one,) = transactional(log, 1)
     one.write("1")
@@ -220,7 +220,7 @@ def test_an_emptied_batch_pins_its_commit_marker() -> None:
 
 
 @pytest.mark.scenario(13)
-def test_a_lone_marker_stays_as_a_bare_header_for_its_producers_epoch() -> None:
+def test_a_marker_without_data_is_kept_as_a_header_for_its_epoch() -> None:
     log = make_log()
     append_marker(log, COMMIT, 1)
     append(log, ("2", "2"))
@@ -252,7 +252,7 @@ def test_a_transaction_may_have_its_marker_in_a_later_segment(kind: int, left: l
 
 
 @pytest.mark.scenario(16)
-def test_an_abort_marker_stays_while_a_pass_still_met_its_data() -> None:
+def test_an_abort_marker_is_kept_while_a_pass_still_found_its_data() -> None:
     log = make_log()
     (one,) = transactional(log, 1)
     one.write("1")
@@ -305,7 +305,7 @@ def test_the_last_batch_of_an_aborted_transaction_keeps_its_sequence() -> None:
 
 
 @pytest.mark.scenario(17)
-def test_kafka_8335_a_producer_that_begins_its_sequence_anew_keeps_only_its_last_batch() -> None:
+def test_kafka_8335_a_producer_that_restarts_its_sequence_keeps_only_its_last_batch() -> None:
     """A group coordinator did so; sequence numbers cannot distinguish its batches."""
     log = make_log()
     for _ in range(2):
@@ -334,7 +334,7 @@ def test_kafka_14055_a_users_key_that_looks_like_a_markers_removes_no_marker() -
     assert (batch_ends(log), offsets(log)) == ([0, 1, 2, 3], [0, 1, 2, 3])
 
 
-def test_a_marker_of_a_new_epoch_lets_the_data_before_it_vanish() -> None:
+def test_a_marker_of_a_new_epoch_allows_removal_of_earlier_data() -> None:
     """Since EndTxn 5 every marker carries the data's epoch + 1, so the producer has no last data batch."""
     log = make_log()
     (one,) = transactional(log, 1)
@@ -348,7 +348,7 @@ def test_a_marker_of_a_new_epoch_lets_the_data_before_it_vanish() -> None:
 
 
 @pytest.mark.parametrize("clean_stop", [True, False])
-def test_no_pass_and_no_restart_opens_a_transaction_again(clean_stop: bool) -> None:
+def test_no_pass_and_no_restart_reopens_a_transaction(clean_stop: bool) -> None:
     log = make_log()
     one, two = transactional(log, 1, 2)
     one.write("a", "b")
@@ -367,7 +367,7 @@ def test_no_pass_and_no_restart_opens_a_transaction_again(clean_stop: bool) -> N
 # The effects of a damaged transaction index
 
 
-def test_without_the_index_entry_committed_data_is_safe_and_the_marker_stays() -> None:
+def test_without_the_index_entry_committed_data_and_the_marker_are_kept() -> None:
     log = make_log()
     (one,) = transactional(log, 1)
     one.write("a")
@@ -381,7 +381,7 @@ def test_without_the_index_entry_committed_data_is_safe_and_the_marker_stays() -
     assert offsets(log) == [0, 1, 2, 3]
 
 
-def test_an_index_entry_without_a_marker_does_not_pass_later_data_off_as_aborted() -> None:
+def test_an_index_entry_without_a_marker_does_not_abort_later_data() -> None:
     state = PassTransactions()
     state.add_aborted([AbortedTxn(7, 0, 2, 3), AbortedTxn(7, 10, 13, 14)])
     found = [
@@ -393,7 +393,7 @@ def test_an_index_entry_without_a_marker_does_not_pass_later_data_off_as_aborted
     assert state.on_control(marker_of_the_second) == (False, AbortedTxn(7, 10, 13, 14))
 
 
-def test_a_pass_whose_halves_disagree_changes_nothing() -> None:
+def test_a_pass_whose_two_phases_disagree_changes_nothing() -> None:
     """An entry with a last stable offset out of order hides the next entry from one half of the pass only."""
     log = make_log()
     (one,) = transactional(log, 1)
@@ -412,12 +412,12 @@ def test_a_pass_whose_halves_disagree_changes_nothing() -> None:
     assert [bytes(each.view) for each in all_batches(log)] == before
 
 
-def test_a_control_record_of_another_kind_stays() -> None:
+def test_a_control_record_of_another_type_is_kept() -> None:
     state = PassTransactions()
     assert state.on_control(read_batches(marker(2, producer_id=7))[0]) == (False, None)
 
 
-def test_a_transaction_that_is_gone_with_its_marker_is_not_found_open_by_a_replay_from_an_older_snapshot() -> None:
+def test_replay_from_an_older_snapshot_does_not_reopen_a_removed_transaction() -> None:
     """The newest snapshot is not synced when it is written: a power loss may remove it."""
     log = make_log()
     append(log, ("x", "1"), roll=True)

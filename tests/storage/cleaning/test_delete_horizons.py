@@ -47,9 +47,7 @@ def without_either() -> Log:
     [(with_a_tombstone, True), (with_a_marker, True), (without_either, False), (make_log, False)],
     ids=["a tombstone", "a marker", "neither", "empty"],
 )
-def test_it_is_reached_at_the_horizon_and_never_before_it_nor_after_the_pass(
-    log: Callable[[], Log], reached: bool
-) -> None:
+def test_a_horizon_is_reached_exactly_at_its_time_and_until_the_pass(log: Callable[[], Log], reached: bool) -> None:
     made = log()
     closed = made.segments.non_active()
     assert not is_any_reached(closed, HORIZON_MS - 1)
@@ -61,7 +59,7 @@ def test_it_is_reached_at_the_horizon_and_never_before_it_nor_after_the_pass(
     assert not is_any_reached(made.segments.non_active(), HORIZON_MS)
 
 
-def test_it_can_be_given_up_before_each_segment() -> None:
+def test_the_check_can_be_cancelled_before_each_segment() -> None:
     log = make_log()
     for number in range(3):
         append(log, ("a", str(number)), roll=True)

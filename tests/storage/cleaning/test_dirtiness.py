@@ -49,9 +49,7 @@ def bound_of(log: Log, dirty_from: int, now_ms: int) -> int:
         (10, 200, (10, True)),
     ],
 )
-def test_the_checkpoint_counts_where_it_can_be_right(
-    log_start: int, checkpoint: int | None, want: tuple[int, bool]
-) -> None:
+def test_a_plausible_checkpoint_is_used(log_start: int, checkpoint: int | None, want: tuple[int, bool]) -> None:
     log = segments_of_two(10)
     log.advance_log_start(log_start)
     assert first_dirty_offset(log, checkpoint) == want
@@ -61,14 +59,14 @@ def test_the_checkpoint_counts_where_it_can_be_right(
 
 
 @pytest.mark.scenario(73)
-def test_the_active_segment_bounds_what_may_be_cleaned() -> None:
+def test_the_active_segment_bounds_the_cleanable_range() -> None:
     log = segments_of_two(3)
     append(log, ("k", "v"))
     assert bound_of(log, 0, 0) == 6
 
 
 @pytest.mark.scenario(72, 77)
-def test_an_open_transaction_bounds_what_may_be_cleaned() -> None:
+def test_an_open_transaction_bounds_the_cleanable_range() -> None:
     log = segments_of_two(2, timestamp=1_000, min_compaction_lag_ms=HOUR_MS)
     producer = Producer(log, 1, transactional=True)
     producer.write("a")
@@ -84,7 +82,7 @@ def test_an_open_transaction_bounds_what_may_be_cleaned() -> None:
 
 
 @pytest.mark.scenario(74)
-def test_young_segments_are_left_alone_and_all_after_them() -> None:
+def test_young_segments_and_all_later_ones_are_left_alone() -> None:
     log = segments_of_two(4, timestamp=1_000, min_compaction_lag_ms=HOUR_MS)
     segments_of_two(4, timestamp=1_000 + HOUR_MS, log=log)
     segments_of_two(1, timestamp=1, log=log)
@@ -113,7 +111,7 @@ def test_a_segment_without_timestamps_is_as_young_as_its_file() -> None:
 
 
 @pytest.mark.scenario(30)
-def test_clean_and_cleanable_bytes_leave_out_the_active_segment() -> None:
+def test_clean_and_cleanable_bytes_exclude_the_active_segment() -> None:
     log = segments_of_two(3)
     append(log, ("k", "v"))
     sizes = [segment.size_bytes for segment in log.segments]
@@ -123,7 +121,7 @@ def test_clean_and_cleanable_bytes_leave_out_the_active_segment() -> None:
 
 
 @pytest.mark.scenario(31)
-def test_young_segments_count_nowhere() -> None:
+def test_young_segments_are_not_counted() -> None:
     log = make_log(min_compaction_lag_ms=500)
     for number in range(6):
         append(log, ("k", str(number)), timestamp=900 if number < 4 else 1_000, roll=number % 2 == 1)
@@ -134,7 +132,7 @@ def test_young_segments_count_nowhere() -> None:
     assert [segment.base_offset for segment in found.segments] == [0, 2]
 
 
-def test_a_segment_that_is_partly_clean_counts_on_both_sides() -> None:
+def test_a_partly_clean_segment_counts_on_both_sides() -> None:
     log = segments_of_two(3)
     size_bytes = log.segments.first.size_bytes
     found = measure(log, 3, 0)
@@ -153,7 +151,7 @@ def test_a_bound_inside_a_segment_is_rounded_down_to_its_base() -> None:
 
 @pytest.mark.scenario(58, 59)
 @pytest.mark.parametrize("first_dirty", [4, 5, 6])
-def test_nothing_is_cleanable_when_the_clean_part_reaches_into_the_active_segment(first_dirty: int) -> None:
+def test_nothing_is_cleanable_if_the_clean_part_reaches_the_active_segment(first_dirty: int) -> None:
     log = segments_of_two(2)
     append(log, ("k", "v"))
     append(log, ("k", "v"))
@@ -183,21 +181,21 @@ def test_a_ratio_of_one_or_zero_is_never_above_those_thresholds() -> None:
 
 
 @pytest.mark.scenario(83)
-def test_kafka_7321_a_log_that_waited_too_long_is_due_whatever_its_ratio() -> None:
+def test_kafka_7321_an_overdue_log_is_due_at_any_ratio() -> None:
     log = segments_of_two(2, timestamp=HOUR_MS, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=6 * HOUR_MS)
     at_limit, later = measure(log, 0, 7 * HOUR_MS), measure(log, 0, 7 * HOUR_MS + 5)
     assert (at_limit.max_lag_overdue_ms, at_limit.is_due) == (0, False)
     assert (later.max_lag_overdue_ms, later.is_due) == (5, True)
 
 
-def test_only_the_dirty_part_waits() -> None:
+def test_only_the_dirty_part_counts_as_waiting() -> None:
     log = segments_of_two(1, timestamp=1_000, max_compaction_lag_ms=HOUR_MS)
     segments_of_two(1, timestamp=5_000, log=log)
     assert measure(log, 0, HOUR_MS + 6_000).max_lag_overdue_ms == 5_000
     assert measure(log, 2, HOUR_MS + 6_000).max_lag_overdue_ms == 1_000
 
 
-def test_a_wait_that_cannot_be_ended_makes_nothing_due() -> None:
+def test_an_endless_wait_does_not_make_a_log_due() -> None:
     log = make_log(max_compaction_lag_ms=1)
     Producer(log, 1, transactional=True).write("a")
     log.roll(1_000)
@@ -206,13 +204,13 @@ def test_a_wait_that_cannot_be_ended_makes_nothing_due() -> None:
     assert (found.cleanable_bytes, found.is_due) == (0, False)
 
 
-def test_records_without_a_time_wait_for_nothing() -> None:
+def test_records_without_a_timestamp_do_not_wait() -> None:
     log = make_log(max_compaction_lag_ms=1, message_timestamp_before_max_ms=2**62)
     append(log, ("k", "v"), timestamp=0, now_ms=0, roll=True)
     assert measure(log, 0, HOUR_MS).max_lag_overdue_ms == 0
 
 
-def test_holes_in_the_offsets_count_for_nothing() -> None:
+def test_holes_in_the_offsets_do_not_count() -> None:
     log = log_with_holes((0, [batch(("a", "1"))]), (10, [batch(("b", "1"), base_offset=15)]), (20, []))
     found = measure(log, 5, 0)
     assert (found.upper_offset, len(found.segments)) == (20, 2)

@@ -112,7 +112,7 @@ def assessed(case: Case) -> tuple[Log, Eligibility]:
 
 
 @each_case("case", CASES.values(), ids=CASES)
-def test_what_a_log_waits_for(case: Case) -> None:
+def test_each_log_names_the_condition_it_waits_for(case: Case) -> None:
     _, found = assessed(case)
     assert (found.waits_for, found.eligible) == (case.waits_for, case.waits_for is None)
     assert case.says in found.explanation
@@ -120,7 +120,7 @@ def test_what_a_log_waits_for(case: Case) -> None:
 
 
 @each_case("case", [case for case in CASES.values() if not case.options])
-def test_what_is_said_is_what_the_cleaner_does(case: Case) -> None:
+def test_the_explanation_matches_the_cleaner(case: Case) -> None:
     log, found = assessed(case)
     manager = CleanerManager(log.files, {log.topic_partition: log})
     if case.checkpoint is not None:
@@ -138,7 +138,7 @@ def test_what_is_said_is_what_the_cleaner_does(case: Case) -> None:
         assert chosen(found.eligible_at_ms)
 
 
-def test_the_numbers_are_those_that_choose() -> None:
+def test_reported_numbers_are_those_of_the_choice() -> None:
     log = segments(3, min_compaction_lag_ms=0)
     append(log, ("k", "v"), timestamp=T0)
     sizes = [segment.size_bytes for segment in log.segments]
@@ -156,7 +156,7 @@ def test_the_bound_names_the_producer_that_holds_it() -> None:
     assert (found.bound_by, found.bound_producer_id, found.first_uncleanable_offset) == ("open_transaction", 7, 1)
 
 
-def test_the_time_to_come_is_found_among_many_segments() -> None:
+def test_the_future_time_is_found_among_many_segments() -> None:
     log = make_log(min_compaction_lag_ms=HOUR_MS, min_cleanable_dirty_ratio=0.5)
     segments(10, age_ms=2 * HOUR_MS, log=log)
     for age_ms in range(1000, 0, -50):

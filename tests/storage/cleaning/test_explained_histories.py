@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from support.cleaner.cleaner_history import History, Step, random_history, what_differs
+from support.cleaner.cleaner_history import History, Step, describe_failure, random_history
 from support.cleaner.explained_pair import ExplainedPair
 from support.sizes import size
 
@@ -17,13 +17,13 @@ HISTORIES = size((15, 26, 55, 89), (*range(60), 89))
 """The histories of a short run: together they contain every event."""
 
 
-def test_random_histories_explain_themselves() -> None:
+def test_explanations_of_random_histories_come_true() -> None:
     met: Counter[str] = Counter()
     for number in HISTORIES:
         try:
             met += random_history(f"explained {number}").run(ExplainedPair).met
         except Exception:  # noqa: BLE001 -- whatever it is, it is the finding
-            pytest.fail(what_differs(f"explained {number}", ExplainedPair))
+            pytest.fail(describe_failure(f"explained {number}", ExplainedPair))
     assert not {what for what in EVERYTHING if met[what] < size(1, 3)}
 
 
@@ -42,7 +42,7 @@ EVERYTHING = {
 }
 
 
-def test_the_comparison_sees_what_was_said_wrong() -> None:
+def test_the_comparison_finds_a_wrong_explanation() -> None:
     pair = History([Step("write"), Step("write")]).run(ExplainedPair)
     assert isinstance(pair, ExplainedPair)
     pair.model.roll(pair.now_ms)

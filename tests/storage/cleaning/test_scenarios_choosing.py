@@ -62,7 +62,7 @@ def filled(count: int, *, every: int = 5, **config: Any) -> Log:
 
 
 @pytest.mark.scenario(52)
-def test_of_logs_that_are_clean_up_to_20_the_longest_is_chosen() -> None:
+def test_the_longest_of_20_clean_logs_is_chosen() -> None:
     files = CrashFiles()
     names = [TopicPartition(name, 0) for name in ("to-20", "to-25", "to-30")]
     logs = []
@@ -93,7 +93,9 @@ def test_of_logs_that_are_clean_up_to_20_the_longest_is_chosen() -> None:
         pytest.param(17, 0, None, id="a checkpoint inside the active segment"),
     ],
 )
-def test_what_of_a_log_is_chosen(saved: int | None, log_start: int, first_dirty: int | None) -> None:
+def test_a_log_is_chosen_from_its_valid_checkpoint_or_start(
+    saved: int | None, log_start: int, first_dirty: int | None
+) -> None:
     log = filled(18, min_cleanable_dirty_ratio=0.05)
     log.advance_log_start(log_start)
     if saved is not None:
@@ -105,7 +107,7 @@ def test_what_of_a_log_is_chosen(saved: int | None, log_start: int, first_dirty:
 
 
 @pytest.mark.scenario(67)
-def test_a_directory_that_fails_costs_the_others_nothing() -> None:
+def test_a_failed_directory_does_not_affect_other_directories() -> None:
     files = CrashFiles()
     bad, good = (
         make_log(files, tp=TopicPartition(name, 0), data_dir=f"/{name}", min_cleanable_dirty_ratio=0.1)
@@ -126,7 +128,7 @@ def test_a_directory_that_fails_costs_the_others_nothing() -> None:
 
 
 @pytest.mark.scenario(79)
-def test_a_deletion_that_somebody_waits_for_ends_in_a_pause() -> None:
+def test_a_deletion_with_a_waiting_caller_ends_in_a_pause() -> None:
     log = filled(10)
     manager, told = broker_of(log), []
     assert manager.begin_retention(log, compacted=True)
@@ -139,7 +141,7 @@ def test_a_deletion_that_somebody_waits_for_ends_in_a_pause() -> None:
     assert cleaned_whenever_due(log, manager, 0) == [10]
 
 
-def test_kafka_3123_a_paused_partition_may_be_paused_again_and_is_cleaned_when_all_have_let_go() -> None:
+def test_kafka_3123_a_partition_paused_twice_is_cleaned_after_both_resumes() -> None:
     log = filled(10)
     manager = broker_of(log)
     assert manager.abort_and_pause(T, lambda: None)
@@ -154,7 +156,7 @@ def test_kafka_3123_a_paused_partition_may_be_paused_again_and_is_cleaned_when_a
 # Several passes
 
 
-def test_kafka_4545_neither_an_old_file_nor_one_that_each_pass_renews_moves_the_horizon_of_a_tombstone() -> None:
+def test_kafka_4545_an_old_or_renewed_file_does_not_move_a_tombstones_horizon() -> None:
     files = CrashFiles()
     log = make_log(files, delete_retention_ms=10 * DAY_MS)
     append(log, ("a", "1"), ("a", None), roll=True)
@@ -169,7 +171,7 @@ def test_kafka_4545_neither_an_old_file_nor_one_that_each_pass_renews_moves_the_
         assert has_tombstone == (day < 11), "the first pass was on day 1"
 
 
-def test_kafka_7385_a_pass_may_leave_nothing_but_empty_batches() -> None:
+def test_kafka_7385_a_pass_may_leave_only_empty_batches() -> None:
     log = make_log()
     one, two = Producer(log, 1), Producer(log, 2)
     one.write("a")
@@ -186,7 +188,7 @@ def test_kafka_7385_a_pass_may_leave_nothing_but_empty_batches() -> None:
     assert reopen(log, clean=False).log_end_offset == 4
 
 
-def test_kafka_7400_segments_below_the_log_start_leave_a_log_that_is_only_compacted() -> None:
+def test_kafka_7400_segments_below_the_log_start_leave_a_purely_compacted_log() -> None:
     log = filled(20)
     log.advance_log_start(12)
     manager = broker_of(log)
@@ -197,7 +199,7 @@ def test_kafka_7400_segments_below_the_log_start_leave_a_log_that_is_only_compac
 
 
 @pytest.mark.parametrize("codec", [0, 4])
-def test_kafka_8351_a_transaction_may_lie_in_several_groups(codec: int) -> None:
+def test_kafka_8351_a_transaction_may_span_several_groups(codec: int) -> None:
     """The first record is in one group, the marker in the last: the state of the pass continues from group to group."""
     log = make_log()
     doomed, fine = (Producer(log, number, transactional=True) for number in (1, 2))
@@ -218,7 +220,7 @@ def test_kafka_8351_a_transaction_may_lie_in_several_groups(codec: int) -> None:
     assert stats.segments_after > 1
 
 
-def test_a_marker_in_another_group_is_told_apart_from_one_without_data() -> None:
+def test_a_marker_in_another_group_is_distinguished_from_one_without_data() -> None:
     """The data of its transaction was removed in the first group of the same pass, so the marker stays for this pass."""
     log = make_log()
     Producer(log, 1, transactional=True).write("a")

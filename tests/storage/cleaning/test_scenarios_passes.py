@@ -42,7 +42,7 @@ def with_policy(log: Log, policy: tuple[str, ...]) -> None:
 
 
 @pytest.mark.scenario(3)
-def test_exactly_the_keys_that_came_again_leave_the_older_segments() -> None:
+def test_exactly_the_rewritten_keys_leave_the_older_segments() -> None:
     log = make_log()
     for number in range(12):
         append(log, (f"{number}", "old"), roll=number % 4 == 3)
@@ -56,7 +56,7 @@ def test_exactly_the_keys_that_came_again_leave_the_older_segments() -> None:
 
 
 @pytest.mark.scenario(29)
-def test_a_segment_that_holds_an_undecided_record_stays_as_it_is_and_so_do_all_after_it() -> None:
+def test_a_segment_with_an_undecided_record_and_all_later_ones_are_unchanged() -> None:
     log = make_log()
     for number in range(8):
         append(log, ("a", str(number)), roll=number % 2 == 1)
@@ -71,7 +71,7 @@ def test_a_segment_that_holds_an_undecided_record_stays_as_it_is_and_so_do_all_a
 
 
 @pytest.mark.scenario(32)
-def test_without_its_keyless_records_a_log_is_as_large_as_the_rest_of_it() -> None:
+def test_without_its_keyless_records_a_log_has_the_size_of_the_rest() -> None:
     log = make_log(cleanup_policy=DELETE)
     for number in range(5):
         append(log, (None, f"{number}"))
@@ -87,7 +87,7 @@ def test_without_its_keyless_records_a_log_is_as_large_as_the_rest_of_it() -> No
 
 
 @pytest.mark.scenario(34)
-def test_of_segments_that_lose_everything_one_with_one_empty_batch_is_left() -> None:
+def test_fully_superseded_segments_become_one_segment_with_one_empty_batch() -> None:
     log = make_log(cleanup_policy=DELETE)
     for number in range(6):
         append(log, (None, f"{number}"), roll=number % 2 == 1)
@@ -103,7 +103,7 @@ def test_of_segments_that_lose_everything_one_with_one_empty_batch_is_left() -> 
 
 @pytest.mark.scenario(39)
 @pytest.mark.parametrize(("first_dirty", "upper"), [(0, 500), (200, 350), (450, 500)])
-def test_a_map_holds_the_keys_of_its_range_and_no_others(first_dirty: int, upper: int) -> None:
+def test_a_map_holds_exactly_the_keys_of_its_range(first_dirty: int, upper: int) -> None:
     log = make_log()
     for number in range(500):
         append(log, (f"{number}", "v"), roll=number % 50 == 49)
@@ -118,7 +118,7 @@ def test_a_map_holds_the_keys_of_its_range_and_no_others(first_dirty: int, upper
 
 
 @pytest.mark.scenario(43)
-def test_a_map_of_two_begun_at_2_has_2_and_3_and_not_4() -> None:
+def test_a_map_of_two_keys_from_offset_2_holds_2_and_3() -> None:
     log = make_log()
     for key in "cbabc":
         append(log, (key, "v"))
@@ -133,7 +133,7 @@ def test_a_map_of_two_begun_at_2_has_2_and_3_and_not_4() -> None:
 
 @pytest.mark.scenario(19, 20)
 @pytest.mark.parametrize("max_message_bytes", [2 << 20, 100])
-def test_kafka_6834_messages_of_a_mebibyte_go_through_a_buffer_of_a_kibibyte(max_message_bytes: int) -> None:
+def test_kafka_6834_messages_of_a_mebibyte_pass_through_a_buffer_of_a_kibibyte(max_message_bytes: int) -> None:
     """The pass also copies messages that the topic no longer accepts."""
     log = make_log(max_message_bytes=2 << 20)
     for number in range(4):
@@ -145,7 +145,7 @@ def test_kafka_6834_messages_of_a_mebibyte_go_through_a_buffer_of_a_kibibyte(max
 
 
 @pytest.mark.scenario(11)
-def test_kafka_6854_a_chunk_of_which_nothing_stays_is_not_a_chunk_that_was_too_small() -> None:
+def test_kafka_6854_a_fully_removed_chunk_is_not_a_chunk_that_was_too_small() -> None:
     log = make_log(max_message_bytes=100, segment_bytes=1_000)
     producer = Producer(log, 1, transactional=True)
     producer.write("1")
@@ -180,7 +180,7 @@ def kept_fields(found: RecordBatch) -> tuple[Any, ...]:
 @each_case("transactional", [True, False])
 @each_case("timestamp_type", ["CreateTime", "LogAppendTime"])
 @each_case("newer_keys, left", [("a", 1), ("ab", 0)])
-def test_a_producers_batch_keeps_its_header_whether_some_or_all_records_go(
+def test_a_producers_batch_keeps_its_header_when_records_are_removed(
     codec: int, transactional: bool, timestamp_type: str, newer_keys: str, left: int
 ) -> None:
     log = make_log(message_timestamp_type=timestamp_type)
@@ -222,7 +222,7 @@ def test_an_emptied_marker_keeps_its_header() -> None:
 
 
 @pytest.mark.scenario(103)
-def test_a_horizon_takes_the_place_of_the_base_timestamp_and_no_record_is_of_another_time() -> None:
+def test_a_horizon_replaces_the_base_timestamp_and_record_timestamps_stay_the_same() -> None:
     log = make_log(delete_retention_ms=1_000)
     append(log, ("a", "1"), ("b", None), ("c", "1"), timestamp=[5, 10, 15], roll=True)
     clean(log, now_ms=2_000)
@@ -232,7 +232,7 @@ def test_a_horizon_takes_the_place_of_the_base_timestamp_and_no_record_is_of_ano
 
 
 @pytest.mark.scenario(104)
-def test_a_batch_that_goes_as_a_whole_counts_with_its_bytes() -> None:
+def test_a_fully_removed_batch_counts_with_its_bytes() -> None:
     log = make_log()
     producer = Producer(log, 1, transactional=True)
     producer.write("a", "b")
@@ -249,7 +249,7 @@ def test_a_batch_that_goes_as_a_whole_counts_with_its_bytes() -> None:
 
 @pytest.mark.scenario(105)
 @pytest.mark.parametrize("codec", range(5))
-def test_a_batch_that_has_gaps_already_may_get_more(codec: int) -> None:
+def test_a_batch_with_gaps_may_get_more(codec: int) -> None:
     pairs = [("a", "1"), ("b", "1"), ("c", "1")]
     made = batch(*pairs, offsets=[2, 4, 7], base_offset=1, last_offset_delta=9, codec=codec, timestamp=[7, 8, 9])
     log = log_with_holes((0, [made, batch(("b", "2"), base_offset=20)]), (21, []))
@@ -260,7 +260,7 @@ def test_a_batch_that_has_gaps_already_may_get_more(codec: int) -> None:
 
 
 @pytest.mark.scenario(106)
-def test_a_batch_without_a_producer_gets_none() -> None:
+def test_a_batch_without_a_producer_stays_without_one() -> None:
     log = make_log()
     append(log, ("a", "1"), ("b", "1"))
     append(log, ("a", "2"), roll=True)
@@ -271,7 +271,7 @@ def test_a_batch_without_a_producer_gets_none() -> None:
 
 @pytest.mark.scenario(108)
 @pytest.mark.parametrize("codec", range(5))
-def test_four_batches_with_keyless_records_come_out_as_three(codec: int) -> None:
+def test_four_batches_with_keyless_records_become_three(codec: int) -> None:
     log = make_log(cleanup_policy=DELETE)
     for times_and_keys in (
         [(10, None)],
@@ -292,7 +292,7 @@ def test_four_batches_with_keyless_records_come_out_as_three(codec: int) -> None
     assert (stats.records_read, stats.records_written) == (7, 4)
 
 
-def test_kafka_5316_a_batch_may_grow_in_a_pass_and_beyond_what_the_topic_takes() -> None:
+def test_kafka_5316_a_pass_may_enlarge_a_batch_beyond_max_message_bytes() -> None:
     """The first remaining record is an hour before the others, so that every timestamp delta takes more bytes than before."""
     count = 400
     now_ms = 10 * 3_600_000

@@ -43,7 +43,7 @@ def write(files: Files, path: str, data: bytes) -> None:
     file.sync()
 
 
-def test_a_clean_stop_is_marked_once_and_taken_once() -> None:
+def test_a_clean_stop_is_marked_once_and_consumed_once() -> None:
     files = CrashFiles()
     files.make_dir("d")
     assert not clean_stop.take(files, "d")
@@ -53,13 +53,13 @@ def test_a_clean_stop_is_marked_once_and_taken_once() -> None:
     assert not clean_stop.take(files, "d")
 
 
-def test_a_mark_that_was_taken_never_comes_back_after_a_power_loss() -> None:
+def test_a_consumed_mark_never_returns_after_a_power_loss() -> None:
     files = disk_with_mark()
     assert clean_stop.take(files, "d")
     assert [after.exists(MARK) for after in files.after_crash(ordered=False)] == [False]
 
 
-def test_a_power_loss_while_taking_the_mark_leaves_it_taken_or_there() -> None:
+def test_a_power_loss_while_consuming_the_mark_leaves_it_consumed_or_present() -> None:
     interrupted = disk_with_mark().copy(fail_at=1)
     with pytest.raises(PowerLoss):
         clean_stop.take(interrupted, "d")
@@ -136,7 +136,7 @@ DAMAGE: list[tuple[str, Callable[[bytes], bytes]]] = [
 
 
 @pytest.mark.parametrize("name, change", DAMAGE, ids=[f"{name} {change.__name__}" for name, change in DAMAGE])
-def test_a_small_file_that_is_not_as_the_stop_left_it_is_made_anew(
+def test_a_small_file_changed_since_the_stop_is_rebuilt(
     stopped: CrashFiles, name: str, change: Callable[[bytes], bytes]
 ) -> None:
     whole = Started(stopped.copy())
@@ -149,7 +149,7 @@ def test_a_small_file_that_is_not_as_the_stop_left_it_is_made_anew(
 
 
 @pytest.mark.parametrize("name", sorted({name for name, _ in DAMAGE if not name.endswith(paths.SNAPSHOT)}))
-def test_a_small_file_that_is_gone_is_made_anew(stopped: CrashFiles, name: str) -> None:
+def test_a_missing_small_file_is_rebuilt(stopped: CrashFiles, name: str) -> None:
     whole = Started(stopped.copy())
     stopped.remove(f"{DIRECTORY}/{name}")
     found = Started(stopped)
@@ -157,13 +157,13 @@ def test_a_small_file_that_is_gone_is_made_anew(stopped: CrashFiles, name: str) 
     assert name in found.notes[0]
 
 
-def test_an_index_that_no_stop_has_left_is_not_believed(stopped: CrashFiles) -> None:
+def test_an_index_not_left_by_the_stop_is_not_trusted(stopped: CrashFiles) -> None:
     whole = Started(stopped.copy())
     write(stopped, f"{DIRECTORY}/{SECOND}.txnindex", read(stopped, f"{DIRECTORY}/{FIRST}.txnindex"))
     assert Started(stopped).facts() == whole.facts()
 
 
-def test_a_log_start_that_the_checkpoint_has_lost_is_not_forgotten(stopped: CrashFiles) -> None:
+def test_a_log_start_missing_in_the_checkpoint_is_not_forgotten(stopped: CrashFiles) -> None:
     stopped.remove("/d/log-start-offset-checkpoint")
     assert Started(stopped.copy()).log.log_start_offset == 1
     found = Started(stopped)
@@ -173,7 +173,7 @@ def test_a_log_start_that_the_checkpoint_has_lost_is_not_forgotten(stopped: Cras
 
 
 @pytest.mark.parametrize("name", ["a checkpoint", "no checkpoint"])
-def test_a_log_file_that_was_cut_costs_none_of_those_behind_it(stopped: CrashFiles, name: str) -> None:
+def test_a_shortened_log_file_costs_no_later_segments(stopped: CrashFiles, name: str) -> None:
     if name == "no checkpoint":
         stopped.remove("/d/recovery-point-offset-checkpoint")
     path = f"{DIRECTORY}/{FIRST}.log"
@@ -184,7 +184,7 @@ def test_a_log_file_that_was_cut_costs_none_of_those_behind_it(stopped: CrashFil
     assert [line for line in found.notes if ": not valid batches" in line]
 
 
-def test_a_log_that_was_put_in_the_place_of_the_stopped_one_is_served_whole(stopped: CrashFiles) -> None:
+def test_a_log_that_replaced_the_stopped_one_is_served_completely(stopped: CrashFiles) -> None:
     older = batch(("a", "1"), ("a", "2"))
     manager = LogManager(stopped, ["/d"])
     manager.load(0, 0, config_for=lambda _: CONFIG)
@@ -200,7 +200,7 @@ def test_a_log_that_was_put_in_the_place_of_the_stopped_one_is_served_whole(stop
     assert (found.log_start_offset, found.log_end_offset) == (0, 2)
 
 
-def test_a_log_file_that_was_cut_is_recovered_as_after_a_crash(stopped: CrashFiles) -> None:
+def test_a_truncated_log_file_is_recovered_as_after_a_crash(stopped: CrashFiles) -> None:
     path = f"{DIRECTORY}/{SECOND}.log"
     write(stopped, path, read(stopped, path)[:-5])
     found = Started(stopped)
@@ -224,7 +224,7 @@ def test_a_log_file_that_was_cut_is_recovered_as_after_a_crash(stopped: CrashFil
         b"[" * 100_000,
     ],
 )
-def test_a_mark_of_anybody_else_says_that_the_stop_was_clean_and_no_more(stopped: CrashFiles, mark: bytes) -> None:
+def test_a_foreign_mark_states_only_that_the_stop_was_clean(stopped: CrashFiles, mark: bytes) -> None:
     whole = Started(stopped.copy())
     write(stopped, MARK, mark)
     found = Started(stopped)
@@ -232,7 +232,7 @@ def test_a_mark_of_anybody_else_says_that_the_stop_was_clean_and_no_more(stopped
     assert found.facts() == whole.facts()
 
 
-def test_who_changes_a_log_on_purpose_takes_it_out_of_the_mark(stopped: CrashFiles) -> None:
+def test_a_deliberate_change_of_a_log_removes_it_from_the_mark(stopped: CrashFiles) -> None:
     clean_stop.forget(stopped, "/d", str(TP))
     stopped.remove(f"{DIRECTORY}/{FIRST}.txnindex")
     found = Started(stopped)

@@ -76,7 +76,7 @@ def is_removed_by_a_start(name: str) -> bool:
 
 
 @pytest.mark.parametrize("data_dirs", [ONE, TWO], ids=["one", "two"])
-def test_afterwards_the_new_content_is_there_and_the_old_is_for_a_start_to_remove(data_dirs: Sequence[str]) -> None:
+def test_after_an_exchange_a_start_removes_the_old_content(data_dirs: Sequence[str]) -> None:
     files = disk(data_dirs)
     exchange(files, data_dirs)
     for each in data_dirs:
@@ -92,7 +92,7 @@ def test_an_empty_content_leaves_nothing(data_dirs: Sequence[str] = TWO) -> None
     assert [content(files, each) for each in data_dirs] == [{}, {}]
 
 
-def test_what_is_none_of_ours_stays() -> None:
+def test_foreign_files_stay() -> None:
     files = disk()
     fill(
         files,
@@ -115,7 +115,7 @@ def ended(after: CrashFiles, data_dirs: Sequence[str]) -> list[dict[str, bytes]]
 @pytest.mark.parametrize("ordered", [True, False])
 @pytest.mark.parametrize("data_dirs", [ONE, TWO], ids=["one", "two"])
 @pytest.mark.parametrize("new", [NEW, {}], ids=["replaced", "emptied"])
-def test_a_power_loss_leaves_all_of_the_old_or_all_of_the_new(
+def test_a_power_loss_leaves_all_old_or_all_new_content(
     new: dict[str, bytes], data_dirs: Sequence[str], ordered: bool
 ) -> None:
     seen = set()
@@ -128,7 +128,7 @@ def test_a_power_loss_leaves_all_of_the_old_or_all_of_the_new(
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-def test_a_second_power_loss_while_it_is_being_ended_changes_nothing(ordered: bool) -> None:
+def test_a_second_power_loss_during_completion_changes_nothing(ordered: bool) -> None:
     at = 0
     while True:
         files = disk(TWO)
@@ -144,7 +144,7 @@ def test_a_second_power_loss_while_it_is_being_ended_changes_nothing(ordered: bo
     assert at > 30
 
 
-def test_a_disk_that_refuses_any_operation_leaves_one_or_the_other() -> None:
+def test_a_disk_that_refuses_any_operation_leaves_old_or_new_content() -> None:
     at = 0
     while True:
         files, left = disk(TWO), [at]
@@ -174,7 +174,7 @@ def test_a_disk_that_refuses_any_operation_leaves_one_or_the_other() -> None:
     assert ended(files, TWO) == [NEW, NEW]
 
 
-def test_a_directory_that_cannot_be_looked_into_is_found_before_the_decision() -> None:
+def test_an_unreadable_directory_is_noticed_before_the_decision() -> None:
     files = disk(TWO)
     fill(files, "/e", {"backup-2023/1.jpg": b"not ours"})
 
@@ -193,7 +193,7 @@ def test_a_directory_that_cannot_be_looked_into_is_found_before_the_decision() -
     assert content(files, "/e") == content(files, "/d") == OLD
 
 
-def test_dropping_one_that_was_decided_drops_nothing() -> None:
+def test_dropping_a_decided_exchange_changes_nothing() -> None:
     files = disk(TWO)
 
     def refuse(operation: str, path: str, added_bytes: int) -> None:
@@ -213,7 +213,7 @@ def test_dropping_one_that_was_decided_drops_nothing() -> None:
     assert ended(files, TWO) == [NEW, NEW]
 
 
-def test_nobody_but_a_start_of_the_broker_opens_directories_in_the_midst_of_one() -> None:
+def test_only_a_broker_start_opens_directories_during_an_exchange() -> None:
     files = disk()
     files.make_dir(f"/d/{paths.NEXT_CONTENT}")
     for _ in range(2):

@@ -99,7 +99,7 @@ def test_a_new_directory_gets_an_identity() -> None:
     assert read_meta_properties(files, "/x/d") == identity
 
 
-def test_every_directory_has_an_id_of_its_own() -> None:
+def test_every_directory_has_its_own_id() -> None:
     files = CrashFiles()
     opened(files, "/d", "/e")
     identities = [read_meta_properties(files, path) for path in ("/d", "/e")]
@@ -146,7 +146,7 @@ def test_when_one_directory_is_refused_none_stays_locked() -> None:
         ([("c1", 0), ("c1", 7)], 0, "/e belongs to node 7"),
     ],
 )
-def test_directories_of_others_are_refused_and_left_as_they_are(
+def test_foreign_directories_are_refused_and_unchanged(
     identities: Sequence[tuple[str, int]], node_id: int, message: str
 ) -> None:
     files = CrashFiles()
@@ -169,7 +169,7 @@ def test_another_cluster_is_refused() -> None:
     assert files.snapshot() == before
 
 
-def test_a_broken_identity_is_one_clear_line() -> None:
+def test_a_broken_identity_is_reported_in_one_line() -> None:
     files = CrashFiles()
     files.make_dir("/d")
     files.open("/d/meta.properties", create=True).append(b"version=7\ncluster.id=x\nnode.id=0\n")
@@ -178,7 +178,7 @@ def test_a_broken_identity_is_one_clear_line() -> None:
     assert "unknown version" in str(raised.value) and "\n" not in str(raised.value)
 
 
-def test_a_directory_that_cannot_be_made_is_one_clear_line() -> None:
+def test_a_directory_that_cannot_be_created_is_reported_in_one_line() -> None:
     files = CrashFiles()
     refuse(files, "make_dir")
     with pytest.raises(DataDirectoryError, match=r"data directory /d: .*tired"):
@@ -201,7 +201,7 @@ def test_paths_may_be_relative_or_end_with_a_slash(path: str) -> None:
 # Loading
 
 
-def test_what_was_closed_is_loaded_as_it_was() -> None:
+def test_closed_logs_load_unchanged() -> None:
     files = CrashFiles()
     manager = opened(files)
     for number, log in enumerate(create(manager, A, B, C)):
@@ -251,7 +251,7 @@ def test_after_a_crash_recovery_starts_at_the_checkpointed_recovery_points() -> 
     assert (manager.logs[A].recovery_point, manager.logs[A].log_end_offset) == (1, 3)
 
 
-def test_a_recovered_log_that_lost_its_end_is_not_vouched_for_beyond_it() -> None:
+def test_the_recovery_point_is_not_beyond_a_recovered_logs_end() -> None:
     """Otherwise records appended next would count as flushed, and a second crash would leave them unscanned."""
     files = CrashFiles()
     manager = opened(files)
@@ -269,7 +269,7 @@ def test_a_recovered_log_that_lost_its_end_is_not_vouched_for_beyond_it() -> Non
 
 
 @pytest.mark.parametrize("name", [paths.RECOVERY_POINT_CHECKPOINT, paths.LOG_START_CHECKPOINT])
-def test_a_broken_checkpoint_counts_as_empty_and_is_told(name: str) -> None:
+def test_a_broken_checkpoint_counts_as_empty_and_is_reported(name: str) -> None:
     files = CrashFiles()
     manager = opened(files)
     append(create(manager)[0], ("k", "v"))
@@ -281,7 +281,7 @@ def test_a_broken_checkpoint_counts_as_empty_and_is_told(name: str) -> None:
     assert len(notes) == 1 and name in notes[0]
 
 
-def test_directories_that_hold_no_log_of_ours_are_left_alone_or_removed() -> None:
+def test_directories_without_our_logs_are_left_alone_or_removed() -> None:
     files = CrashFiles()
     unique = "0123456789abcdef0123456789abcdef"
     for name in (
@@ -324,7 +324,7 @@ def test_a_partition_in_two_directories_is_refused() -> None:
         opened(files, "/d", "/e")
 
 
-def test_a_broken_topic_id_is_told_and_counts_as_none() -> None:
+def test_a_broken_topic_id_is_reported_and_ignored() -> None:
     files = CrashFiles()
     manager = opened(files)
     create(manager)
@@ -335,7 +335,7 @@ def test_a_broken_topic_id_is_told_and_counts_as_none() -> None:
     assert len(notes) == 1 and "partition.metadata" in notes[0]
 
 
-def test_no_directory_is_asked_for_a_topic_id_that_is_known() -> None:
+def test_known_topic_ids_are_not_read_from_directories() -> None:
     files, read = CrashFiles(), list[str]()
     manager = opened(files)
     create(manager)
@@ -350,7 +350,7 @@ def test_no_directory_is_asked_for_a_topic_id_that_is_known() -> None:
 # Creating and deleting
 
 
-def test_a_created_partition_is_there_with_its_topic_id() -> None:
+def test_a_created_partition_exists_with_its_topic_id() -> None:
     files = CrashFiles()
     manager = opened(files)
     (log,) = create(manager, segment_ms=5)
@@ -361,7 +361,7 @@ def test_a_created_partition_is_there_with_its_topic_id() -> None:
         create(manager)
 
 
-def test_new_partitions_go_where_there_are_fewest() -> None:
+def test_new_partitions_use_the_directory_with_the_fewest() -> None:
     manager = opened(CrashFiles(), "/d", "/e")
     create(manager, A, B, C)
     assert [manager.data_dir_of(tp) for tp in (A, B, C)] == ["/d", "/e", "/d"]
@@ -386,7 +386,7 @@ def test_a_creation_that_the_disk_refuses_leaves_nothing(operation: str) -> None
 
 @pytest.mark.parametrize("nth", range(3))
 @pytest.mark.parametrize("operation", ["make_dir", "create", "append"])
-def test_of_many_partitions_none_is_left_when_the_disk_refuses_one(operation: str, nth: int) -> None:
+def test_a_disk_that_refuses_one_of_many_partitions_keeps_none(operation: str, nth: int) -> None:
     files = CrashFiles()
     manager = opened(files)
     before = files.list("/d")
@@ -406,7 +406,7 @@ def test_of_many_partitions_none_is_left_when_the_disk_refuses_one(operation: st
     create(manager, A, B, C)
 
 
-def test_many_partitions_cost_each_no_more_than_a_few() -> None:
+def test_the_cost_per_partition_does_not_grow_with_their_number() -> None:
     def calls_for(count: int) -> tuple[int, int]:
         manager = opened(CrashFiles())
         partitions = [TopicPartition("t", index) for index in range(count)]
@@ -417,7 +417,7 @@ def test_many_partitions_cost_each_no_more_than_a_few() -> None:
         assert many < 11 * few
 
 
-def test_partitions_come_and_go_in_one_change_of_the_table_and_one_sync_of_the_directory() -> None:
+def test_partitions_change_with_one_table_update_and_one_directory_sync() -> None:
     files = CrashFiles()
     manager = opened(files)
     syncs: list[str] = []
@@ -455,7 +455,7 @@ def test_a_deleted_partition_is_set_aside_and_later_removed() -> None:
         delete_all(manager, [A], 0)
 
 
-def test_a_partition_made_anew_inherits_nothing() -> None:
+def test_a_recreated_partition_inherits_nothing() -> None:
     files = CrashFiles()
     manager = opened(files)
     (log,) = create(manager)
@@ -494,16 +494,14 @@ def deleted_while_checkpoints_are_refused(files: CrashFiles) -> LogManager:
     return manager
 
 
-def put_aside_between_a_stop_and_the_next_creation(files: CrashFiles) -> LogManager:
+def set_aside_before_the_next_creation(files: CrashFiles) -> LogManager:
     with_old_offsets(files).close(0)
     files.rename(f"/d/{A}", f"/d/{paths.stray_dir_name(*A, '0' * 32)}")
     return opened(files)
 
 
-@pytest.mark.parametrize(
-    "before", [deleted_while_checkpoints_are_refused, put_aside_between_a_stop_and_the_next_creation]
-)
-def test_no_checkpoint_of_an_earlier_log_vouches_for_one_made_anew(
+@pytest.mark.parametrize("before", [deleted_while_checkpoints_are_refused, set_aside_before_the_next_creation])
+def test_no_checkpoint_of_an_earlier_log_applies_to_a_recreated_one(
     before: Callable[[CrashFiles], LogManager],
 ) -> None:
     files = CrashFiles()
@@ -533,7 +531,7 @@ def test_overlong_topic_names_can_be_created_and_deleted() -> None:
     assert not [name for name in files.list("/d") if "xxx" in name]
 
 
-def test_deletions_that_a_stop_overtakes_are_done_after_the_next_start() -> None:
+def test_deletions_overtaken_by_a_stop_are_completed_after_the_next_start() -> None:
     files = CrashFiles()
     manager = opened(files)
     (log,) = create(manager, B, cleanup_policy=("delete",), retention_ms=1)
@@ -547,7 +545,7 @@ def test_deletions_that_a_stop_overtakes_are_done_after_the_next_start() -> None
     assert not [path for path in files.snapshot() if "delete" in path]
 
 
-def test_the_table_of_logs_can_be_walked_while_it_changes() -> None:
+def test_the_table_of_logs_can_be_iterated_while_it_changes() -> None:
     """A worker thread may create partitions while the owner iterates."""
     manager = opened(CrashFiles())
     create(manager, A, B)
@@ -562,7 +560,7 @@ def test_the_table_of_logs_can_be_walked_while_it_changes() -> None:
 # Jobs
 
 
-def test_flush_ms_names_the_logs_that_have_waited() -> None:
+def test_flush_ms_selects_the_logs_that_have_waited() -> None:
     def due(elapsed_ms: int) -> list[Log]:
         return [log for log in manager.logs_in("/d") if log.is_flush_due(elapsed_ms)]
 
@@ -578,7 +576,7 @@ def test_flush_ms_names_the_logs_that_have_waited() -> None:
     assert due(200) == [waiting, patient]
 
 
-def test_a_checkpoint_that_a_deletion_overtakes_does_not_bring_the_partition_back() -> None:
+def test_a_checkpoint_overtaken_by_a_deletion_does_not_restore_the_partition() -> None:
     """A worker thread writes the checkpoint, the owner of the logs deletes."""
     files = CrashFiles()
     manager = opened(files)
@@ -587,7 +585,7 @@ def test_a_checkpoint_that_a_deletion_overtakes_does_not_bring_the_partition_bac
         log.flush(0)
     done: list[str] = []
 
-    def delete_meanwhile(operation: str, path: str, _: int) -> None:
+    def delete_during_checkpoint(operation: str, path: str, _: int) -> None:
         if operation == "create" and "recovery-point" in path and not done:
             deleter.start()
             while A in manager.logs:  # also what the owner does before it writes the checkpoint
@@ -595,14 +593,14 @@ def test_a_checkpoint_that_a_deletion_overtakes_does_not_bring_the_partition_bac
             done.append(path)
 
     deleter = threading.Thread(target=lambda: delete_all(manager, [A], 0))
-    files.refuse = delete_meanwhile
+    files.refuse = delete_during_checkpoint
     manager.checkpoint_recovery_points()
     deleter.join()
     assert done and checkpoint(files, paths.RECOVERY_POINT_CHECKPOINT) == {B: 1}
 
 
 @pytest.mark.scenario(180)
-def test_log_starts_are_written_only_where_no_segment_tells_them() -> None:
+def test_log_starts_are_written_only_where_no_segment_has_them() -> None:
     files = CrashFiles()
     manager = opened(files)
     for log, start in zip(create(manager, A, B, C), (0, 1, 2), strict=True):
@@ -616,7 +614,7 @@ def test_log_starts_are_written_only_where_no_segment_tells_them() -> None:
 
 
 @pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])
-def test_no_power_loss_brings_back_what_was_deleted_before_retention_took_its_segment(ordered: bool) -> None:
+def test_no_power_loss_restores_records_deleted_before_retention(ordered: bool) -> None:
     files = CrashFiles()
     manager = opened(files)
     (log,) = create(manager)
@@ -632,7 +630,7 @@ def test_no_power_loss_brings_back_what_was_deleted_before_retention_took_its_se
     assert starts == {1}
 
 
-def test_a_partition_that_is_being_deleted_keeps_no_other_log_start_from_the_checkpoint() -> None:
+def test_a_partition_under_deletion_ignores_the_checkpoints_log_start() -> None:
     files = CrashFiles()
     manager = opened(files)
     going, staying = create(manager, A, B)
@@ -657,7 +655,7 @@ def test_idle_producers_are_forgotten() -> None:
     assert sum(manager.expire_producers(86_400_000, 86_400_000)) == 1
 
 
-def test_a_checkpoint_that_says_the_same_is_not_written_again() -> None:
+def test_an_unchanged_checkpoint_is_not_rewritten() -> None:
     files = CrashFiles()
     manager = opened(files)
     append(create(manager)[0], ("k", "v"))
@@ -671,7 +669,7 @@ def test_a_checkpoint_that_says_the_same_is_not_written_again() -> None:
 
 
 @pytest.mark.scenario(110)
-def test_a_disk_error_takes_all_logs_of_that_directory_offline_and_no_others() -> None:
+def test_a_disk_error_takes_exactly_the_logs_of_its_directory_offline() -> None:
     files = CrashFiles()
     manager = opened(files, "/d", "/e")
     in_d, in_e, also_in_d = create(manager, A, B, C)
@@ -718,7 +716,7 @@ def test_a_checkpoint_that_cannot_be_written_takes_the_directory_offline() -> No
 
 
 @pytest.mark.scenario(110, 177)
-def test_the_mark_of_a_clean_stop_is_written_at_the_end_and_taken_at_the_start() -> None:
+def test_the_clean_stop_mark_is_written_at_stop_and_removed_at_start() -> None:
     files = CrashFiles()
     manager = opened(files)
     assert not files.exists("/d/.kafka_cleanshutdown")
@@ -729,14 +727,14 @@ def test_the_mark_of_a_clean_stop_is_written_at_the_end_and_taken_at_the_start()
 
 
 @pytest.mark.scenario(177)
-def test_a_stop_before_all_logs_were_loaded_marks_nothing() -> None:
+def test_a_stop_before_all_logs_are_loaded_marks_nothing() -> None:
     files = CrashFiles()
     manager = locked(files)
     manager.close(0)
     assert files.list("/d") == [".lock"]
 
 
-def test_a_stop_that_the_disk_refuses_is_told_and_marks_nothing() -> None:
+def test_a_stop_that_the_disk_refuses_is_reported_and_marks_nothing() -> None:
     files = CrashFiles()
     notes: list[str] = []
     manager = opened(files, notes=notes)
@@ -750,7 +748,7 @@ def test_a_stop_that_the_disk_refuses_is_told_and_marks_nothing() -> None:
 
 
 @pytest.mark.scenario(182)
-def test_a_stop_with_deletions_under_way_and_no_delay_is_clean() -> None:
+def test_a_stop_during_immediate_deletions_is_clean() -> None:
     files = CrashFiles()
     manager = opened(files)
     (log,) = create(manager, file_delete_delay_ms=0, cleanup_policy=("delete",), retention_bytes=0)
@@ -762,7 +760,7 @@ def test_a_stop_with_deletions_under_way_and_no_delay_is_clean() -> None:
 
 
 @pytest.mark.scenario(182)
-def test_after_a_stop_no_file_is_held_open() -> None:
+def test_after_a_stop_no_file_is_open() -> None:
     files = CrashFiles()
     manager = opened(files)
     (log,) = create(manager)
@@ -788,7 +786,7 @@ def create_filled(manager: LogManager, fill: Fill) -> list[Log]:
     return manager.create([A, B], topic_id=TOPIC_ID, config=LogConfig(), now_ms=0, elapsed_ms=0, fill=fill)
 
 
-def test_what_fills_a_new_log_is_in_it_from_the_beginning_and_on_disk() -> None:
+def test_a_new_log_has_its_initial_records_on_disk() -> None:
     files = CrashFiles()
     manager = opened(files)
     for log in create_filled(manager, filled):
@@ -801,7 +799,7 @@ def test_what_fills_a_new_log_is_in_it_from_the_beginning_and_on_disk() -> None:
 @pytest.mark.parametrize(
     "error", [KafkaError(ErrorCode.INVALID_RECORD, "no"), OSError(errno.ENOSPC, "full"), ValueError("no")]
 )
-def test_a_fill_that_fails_leaves_nothing(error: Exception) -> None:
+def test_a_failed_fill_leaves_nothing(error: Exception) -> None:
     files = CrashFiles()
     manager = opened(files)
     before = files.snapshot().keys()

@@ -71,7 +71,7 @@ CASES = [
 
 
 @each_case("magic, where, is_clean, indexes, snapshots", CASES)
-def test_a_log_of_an_old_format_is_told_once_and_left_alone(
+def test_a_log_of_an_old_format_is_reported_once_and_left_alone(
     magic: int, where: str, is_clean: bool, indexes: bool, snapshots: bool
 ) -> None:
     files = CrashFiles()
@@ -113,7 +113,7 @@ def test_a_log_of_an_old_format_is_told_once_and_left_alone(
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_what_was_put_in_after_a_clean_stop_of_ours_is_found(magic: int) -> None:
+def test_files_added_after_our_clean_stop_are_found(magic: int) -> None:
     files = CrashFiles()
     files.make_dir(f"/d/{OLD}")
     manager = started(files, [])
@@ -136,7 +136,7 @@ def test_a_topic_of_an_old_format_may_be_deleted() -> None:
     assert not files.exists(f"/d/{OLD}")
 
 
-def test_a_directory_of_a_broker_with_zookeeper_is_told_as_one() -> None:
+def test_a_directory_of_a_zookeeper_broker_is_reported_as_one() -> None:
     files = CrashFiles()
     files.make_dir("/d")
     text = "#\n#Tue Nov 03 10:00:00 UTC 2020\ncluster.id=abcdefghijklmnopqrstuv\nversion=0\nbroker.id=3\n"

@@ -43,7 +43,7 @@ def directories(files: CrashFiles, data_dir: str = "/d") -> list[str]:
     return [name for name in files.list(data_dir) if name.startswith("t-")]
 
 
-def test_a_promise_writes_nothing_and_is_an_empty_log_to_all_who_look() -> None:
+def test_a_promise_writes_nothing_and_looks_like_an_empty_log() -> None:
     files = CrashFiles()
     manager = opened(files)
     before = files.snapshot()
@@ -62,7 +62,7 @@ def test_a_promise_writes_nothing_and_is_an_empty_log_to_all_who_look() -> None:
     assert directories(files) == []
 
 
-def test_the_first_append_makes_it_in_another_thread_where_others_wait_for_this_one() -> None:
+def test_the_first_append_creates_the_log_while_concurrent_appends_wait() -> None:
     files = CrashFiles()
     manager = opened(files)
     (log,) = promise(manager)
@@ -76,7 +76,7 @@ def test_the_first_append_makes_it_in_another_thread_where_others_wait_for_this_
 
 
 @pytest.mark.parametrize("first", [Log.make, append])
-def test_whatever_needs_a_directory_makes_it(first: object) -> None:
+def test_every_operation_that_needs_the_directory_creates_it(first: object) -> None:
     files = CrashFiles()
     (log,) = promise(opened(files))
     assert callable(first)
@@ -84,7 +84,7 @@ def test_whatever_needs_a_directory_makes_it(first: object) -> None:
     assert log.is_made and directories(files) == ["t-0"]
 
 
-def test_what_was_flushed_since_the_first_append_survives_whatever_the_power_leaves() -> None:
+def test_data_flushed_since_the_first_append_survives_any_power_loss() -> None:
     files = CrashFiles()
     (log,) = promise(opened(files))
     append(log)
@@ -98,7 +98,7 @@ def test_what_was_flushed_since_the_first_append_survives_whatever_the_power_lea
     assert disks
 
 
-def test_each_goes_where_the_fewest_are_promised() -> None:
+def test_each_log_is_promised_in_the_directory_with_the_fewest() -> None:
     files = CrashFiles()
     manager = opened(files, "/d", "/e")
     assert [log.data_dir for log in promise(manager, A, B, C)] == ["/d", "/e", "/d"]
@@ -125,7 +125,7 @@ def refusals() -> Iterator[tuple[CrashFiles, LogManager, Log, int]]:
             return
 
 
-def test_a_making_that_is_refused_at_any_step_is_made_good_by_the_next() -> None:
+def test_a_creation_refused_at_any_step_is_completed_by_the_next() -> None:
     tried = 0
     for files, manager, log, number in refusals():
         try:
@@ -144,7 +144,7 @@ def test_a_making_that_is_refused_at_any_step_is_made_good_by_the_next() -> None
     assert tried >= 4
 
 
-def test_a_deletion_leaves_nothing_of_a_promise_be_it_half_made() -> None:
+def test_a_deletion_removes_a_promise_even_if_half_created() -> None:
     for files, manager, log, _ in refusals():
         with suppress(KafkaError):
             log.make()
@@ -159,7 +159,7 @@ def test_a_deletion_leaves_nothing_of_a_promise_be_it_half_made() -> None:
         assert directories(files) == []
 
 
-def test_a_stop_makes_what_is_promised() -> None:
+def test_a_stop_creates_promised_logs() -> None:
     files = CrashFiles()
     manager = opened(files)
     promise(manager, A, B)
@@ -168,7 +168,7 @@ def test_a_stop_makes_what_is_promised() -> None:
     assert again.was_clean and set(again.logs) == {A, B} and all(log.topic_id == ID for log in again.logs.values())
 
 
-def test_a_stop_without_room_for_an_empty_log_is_a_clean_one() -> None:
+def test_a_stop_without_space_for_an_empty_log_is_clean() -> None:
     files = CrashFiles()
     manager = opened(files)
     (log,) = promise(manager)
@@ -184,7 +184,7 @@ def test_a_stop_without_room_for_an_empty_log_is_a_clean_one() -> None:
     assert opened(files).was_clean
 
 
-def test_what_has_the_name_is_put_aside() -> None:
+def test_an_existing_directory_of_the_same_name_is_set_aside() -> None:
     files = CrashFiles()
     manager = opened(files)
     files.make_dir("/d/t-0")
@@ -201,7 +201,7 @@ class FewDescriptors(CrashFiles):
             raise OSError(errno.EMFILE, "Too many open files")
 
 
-def test_no_more_are_promised_than_there_are_descriptors_for() -> None:
+def test_promises_are_limited_by_available_descriptors() -> None:
     manager = opened(FewDescriptors())
     (first, _) = promise(manager, A, B)
     more = [TopicPartition("u", index) for index in range(2)]

@@ -41,7 +41,7 @@ def moved(manager: LogManager, target: str = "/e", allowed_bytes: int = 1 << 20)
     return move
 
 
-def told(log: Log) -> object:
+def state_of(log: Log) -> object:
     """Return all that a log knows."""
     return (
         contents(log),
@@ -58,11 +58,11 @@ def told(log: Log) -> object:
 
 
 @pytest.mark.parametrize("allowed_bytes", [1, 100, 1 << 20])
-def test_a_log_goes_on_in_the_other_directory_as_it_was(allowed_bytes: int) -> None:
+def test_a_log_continues_unchanged_in_the_other_directory(allowed_bytes: int) -> None:
     manager, log = made()
-    before = told(log)
+    before = state_of(log)
     move = moved(manager, allowed_bytes=allowed_bytes)
-    assert told(log) == before
+    assert state_of(log) == before
     assert (log.data_dir, log.directory, manager.data_dir_of(A)) == ("/e", "/e/a-0", "/e")
     append(log, ("k9", "after"), roll=True)
     append(log, ("k9", "again"))
@@ -74,12 +74,12 @@ def test_a_log_goes_on_in_the_other_directory_as_it_was(allowed_bytes: int) -> N
     assert isinstance(files, CrashFiles)
     assert partition_dirs(files) == ["/e/a-0"]
     assert not files.exists(f"/e/a-0/{paths.MOVED_FILE}")
-    after = told(log)
+    after = state_of(log)
     manager.close(0)
-    assert told(started(files).logs[A]) == after
+    assert state_of(started(files).logs[A]) == after
 
 
-def test_indexes_and_snapshots_come_along() -> None:
+def test_indexes_and_snapshots_are_moved() -> None:
     manager, log = made()
     files = log.files
     names = {name for name in files.list("/d/a-0") if name != paths.LEADER_EPOCH_CHECKPOINT}
@@ -102,7 +102,7 @@ def test_the_copy_has_the_leader_epochs_before_it_counts() -> None:
     assert on_disk.entries == log.leader_epochs.entries != ()
 
 
-def test_what_comes_meanwhile_is_caught_up_with() -> None:
+def test_records_appended_during_the_move_are_copied() -> None:
     manager, log = made()
     move = move_of(manager)
     move.begin()
@@ -120,11 +120,11 @@ def test_what_comes_meanwhile_is_caught_up_with() -> None:
     append(log, ("m", "4"))
     move.complete()
     assert [value for _, _, value in contents(log)][-4:] == [b"1", b"2", b"3", b"4"]
-    after = told(log)
-    assert told(started(log.files.copy()).logs[A]) == after  # type: ignore[attr-defined]
+    after = state_of(log)
+    assert state_of(started(log.files.copy()).logs[A]) == after  # type: ignore[attr-defined]
 
 
-def test_readers_of_the_old_directory_come_to_their_end() -> None:
+def test_readers_of_the_old_directory_reach_their_end() -> None:
     manager, log = made()
     fetched = log.fetch(0, max_bytes=1 << 20, end=log.locate(log.log_end_offset))
     expected = fetched.records.read()
@@ -134,7 +134,7 @@ def test_readers_of_the_old_directory_come_to_their_end() -> None:
     assert fetched.records.read() == expected
 
 
-def test_the_checkpoints_move_along() -> None:
+def test_checkpoints_are_moved() -> None:
     manager, log = made()
     log.advance_log_start(4)
     manager.checkpoint_log_starts()
@@ -149,18 +149,18 @@ def test_the_checkpoints_move_along() -> None:
     assert A in said("/e", paths.RECOVERY_POINT_CHECKPOINT)
 
 
-def test_a_log_moves_to_and_fro() -> None:
+def test_a_log_moves_there_and_back() -> None:
     manager, log = made()
-    before = told(log)
+    before = state_of(log)
     for target in ("/e", "/d", "/e", "/d"):
         moved(manager, target)
-        assert told(log) == before
-        assert told(started(log.files.copy()).logs[A]) == before  # type: ignore[attr-defined]
+        assert state_of(log) == before
+        assert state_of(started(log.files.copy()).logs[A]) == before  # type: ignore[attr-defined]
 
 
-def test_a_move_that_is_given_up_leaves_the_log_as_it_was() -> None:
+def test_a_cancelled_move_leaves_the_log_unchanged() -> None:
     manager, log = made()
-    before = told(log)
+    before = state_of(log)
     for steps in range(4):
         move = move_of(manager)
         if steps > 0:
@@ -172,11 +172,11 @@ def test_a_move_that_is_given_up_leaves_the_log_as_it_was() -> None:
         manager.delete_later(move.discard(), 0)
         for remove in manager.due_deletions("/e", 0):
             remove()
-        assert told(log) == before
+        assert state_of(log) == before
         assert partition_dirs(log.files) == ["/d/a-0"]  # type: ignore[arg-type]
 
 
-def test_a_flush_that_the_old_disk_refuses_after_the_move_does_not_take_the_new_one_offline() -> None:
+def test_a_flush_refused_by_the_old_disk_keeps_the_new_one_online() -> None:
     manager, log = made()
     append(log, ("k", "last"))
     flush = log.begin_flush()
@@ -188,7 +188,7 @@ def test_a_flush_that_the_old_disk_refuses_after_the_move_does_not_take_the_new_
     assert log.recovery_point == log.log_end_offset
 
 
-def test_a_copy_that_was_given_up_is_not_taken_for_the_log_whatever_became_of_that() -> None:
+def test_a_cancelled_copy_is_never_mistaken_for_the_log() -> None:
     manager, log = made()
     files = log.files
     assert isinstance(files, CrashFiles)
@@ -213,7 +213,7 @@ def test_a_copy_that_was_given_up_is_not_taken_for_the_log_whatever_became_of_th
     assert contents(started(files).logs[A]) == expected
 
 
-def test_an_interrupted_move_is_known_at_the_start() -> None:
+def test_an_interrupted_move_is_noticed_at_the_start() -> None:
     manager, log = made()
     move = move_of(manager)
     move.begin()
@@ -225,7 +225,7 @@ def test_an_interrupted_move_is_known_at_the_start() -> None:
     assert again.logs[A].data_dir == "/d"
 
 
-def test_the_copy_of_a_topic_that_was_deleted_says_nothing_about_one_made_anew() -> None:
+def test_the_copy_of_a_deleted_topic_does_not_affect_a_recreated_one() -> None:
     manager, log = made()
     move = move_of(manager)
     move.begin()
@@ -253,7 +253,7 @@ def _retain(log: Log) -> None:
 @pytest.mark.parametrize(
     ("change", "error"), [(_shorten, "was truncated"), (_retain, "lost segments"), (clean, "was changed")]
 )
-def test_a_log_that_was_changed_meanwhile_is_not_taken_for_the_copy(change: Callable[[Log], None], error: str) -> None:
+def test_a_log_changed_during_the_copy_is_not_mistaken_for_the_copy(change: Callable[[Log], None], error: str) -> None:
     manager, log = made()
     move = move_of(manager)
     move.begin()
@@ -308,7 +308,7 @@ def test_records_of_an_old_format_are_not_moved() -> None:
     assert valid_end(log.files, log.directory, log.segments.active.base_offset) == log.segments.active.base_offset
 
 
-def test_what_was_put_aside_outlives_an_interrupted_move() -> None:
+def test_directories_set_aside_outlive_an_interrupted_move() -> None:
     manager, log = made()
     files = log.files
     assert isinstance(files, CrashFiles)
@@ -325,7 +325,7 @@ def test_what_was_put_aside_outlives_an_interrupted_move() -> None:
     assert partition_dirs(left) == ["/d/a-0", stray]
 
 
-def test_a_deleted_log_whose_move_did_not_end_tells_nothing_of_the_next_of_its_name() -> None:
+def test_an_unfinished_move_of_a_deleted_log_does_not_affect_its_successor() -> None:
     manager, _, files = half_moved()
     delete_all(manager, [A], 0)
     (log,) = manager.create([A], topic_id=TOPIC_ID, config=CONFIG, now_ms=0, elapsed_ms=0)
@@ -341,7 +341,7 @@ def test_a_deleted_log_whose_move_did_not_end_tells_nothing_of_the_next_of_its_n
     assert contents(again.logs[A]) == expected
 
 
-def test_a_log_whose_move_did_not_end_is_known_to_be_in_two_directories() -> None:
+def test_a_log_with_an_unfinished_move_is_known_in_two_directories() -> None:
     manager, log, files = half_moved()
     assert manager.is_in_two_dirs(A)
     append(log, ("k", "after"))
@@ -352,7 +352,7 @@ def test_a_log_whose_move_did_not_end_is_known_to_be_in_two_directories() -> Non
     assert contents(again.logs[A]) == expected
 
 
-def test_without_the_disk_that_a_log_may_have_gone_to_it_is_not_served() -> None:
+def test_a_moved_log_is_not_served_without_its_target_disk() -> None:
     manager, log, files = half_moved()
     append(log, ("k", "after"))
     expected = contents(log)
@@ -374,7 +374,7 @@ def test_without_the_disk_that_a_log_may_have_gone_to_it_is_not_served() -> None
     assert contents(started(files).logs[A]) == expected  # the disk works again
 
 
-def test_without_the_disk_that_a_log_came_from_it_is_not_served_before_all_of_it_is_on_the_other() -> None:
+def test_a_partly_moved_log_is_not_served_without_its_source_disk() -> None:
     manager, log, files = half_moved()
     expected = contents(log)
     manager.release()
@@ -387,7 +387,7 @@ def test_without_the_disk_that_a_log_came_from_it_is_not_served_before_all_of_it
 
 
 @pytest.mark.parametrize("ends", ["given up", "killed"])
-def test_a_log_that_stayed_is_served_without_the_disk_that_it_was_about_to_go_to(ends: str) -> None:
+def test_a_log_that_stayed_is_served_without_the_target_disk(ends: str) -> None:
     manager, log = made()
     files = log.files
     assert isinstance(files, CrashFiles)
@@ -411,7 +411,7 @@ def test_a_log_that_stayed_is_served_without_the_disk_that_it_was_about_to_go_to
 
 @pytest.mark.parametrize("name", MOVES)
 @pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])
-def test_a_power_loss_leaves_one_whole_log(*, ordered: bool, name: str) -> None:
+def test_a_power_loss_leaves_one_complete_log(*, ordered: bool, name: str) -> None:
     counts = (
         MOVES[name]
         .search(
@@ -428,7 +428,7 @@ def test_a_power_loss_leaves_one_whole_log(*, ordered: bool, name: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["/d", "/e"])
-def test_a_disk_that_refuses_any_operation_leaves_one_whole_log(target: str) -> None:
+def test_a_disk_that_refuses_any_operation_leaves_one_complete_log(target: str) -> None:
     at = 0
     while True:
         manager, log = made()

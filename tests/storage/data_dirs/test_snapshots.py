@@ -51,7 +51,7 @@ def saved(files: CrashFiles, path: str = "/s/snap") -> Snapshot:
     return save(files, DIRS, files, path, ID, 5_000)
 
 
-def test_what_is_read_is_what_was_saved() -> None:
+def test_snapshots_read_back_as_saved() -> None:
     files = disk()
     assert saved(files) == read(files, "/s/snap")
     found = read(files, "/s/snap")
@@ -63,7 +63,7 @@ def test_what_is_read_is_what_was_saved() -> None:
     assert found.size_bytes == sum(map(len, CONTENT.values())) + files.size("/d/meta.properties")
 
 
-def test_copied_out_it_is_what_it_was_with_the_times_of_the_files() -> None:
+def test_a_copied_snapshot_is_unchanged_including_file_times() -> None:
     files = disk()
     saved(files)
     files.now_ms = 9_000
@@ -79,7 +79,7 @@ def test_copied_out_it_is_what_it_was_with_the_times_of_the_files() -> None:
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-def test_a_power_loss_leaves_a_whole_one_or_none(ordered: bool) -> None:
+def test_a_power_loss_leaves_a_complete_snapshot_or_none(ordered: bool) -> None:
     small = disk()
     for path in ("/d/t-0/00000000000000000000.log", "/d/t-0/00000000000000000000.log.deleted"):
         small.remove(path)
@@ -118,7 +118,7 @@ def test_a_disk_that_refuses_leaves_no_snapshot() -> None:
         ("/full", "/full already exists, and is not an empty directory"),
     ],
 )
-def test_a_place_that_is_taken_is_refused(path: str, says: str) -> None:
+def test_an_existing_path_is_refused(path: str, says: str) -> None:
     files = disk()
     write(files, "/notes", b"mine")
     write(files, "/full/notes", b"mine")
@@ -128,14 +128,14 @@ def test_a_place_that_is_taken_is_refused(path: str, says: str) -> None:
         saved(files, path)
 
 
-def test_an_empty_directory_is_a_place() -> None:
+def test_an_empty_directory_is_accepted() -> None:
     files = disk()
     files.make_dir("/empty")
     saved(files, "/empty")
     assert read(files, "/empty").file_count == 5
 
 
-def test_directories_of_nobody_have_no_snapshot() -> None:
+def test_foreign_directories_have_no_snapshot() -> None:
     files = disk()
     files.remove("/d/meta.properties")
     with pytest.raises(SnapshotError, match="no broker has used it"):
@@ -181,7 +181,7 @@ DAMAGE: dict[str, tuple[Callable[[CrashFiles], object], str]] = {
 
 
 @each_case("damage, says", DAMAGE.values(), ids=DAMAGE.keys())
-def test_what_is_no_whole_snapshot_is_refused(damage: Callable[[CrashFiles], object], says: str) -> None:
+def test_incomplete_snapshots_are_refused(damage: Callable[[CrashFiles], object], says: str) -> None:
     files = disk()
     saved(files)
     damage(files)
@@ -190,7 +190,7 @@ def test_what_is_no_whole_snapshot_is_refused(damage: Callable[[CrashFiles], obj
     assert says in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_a_file_that_rotted_is_refused_when_it_is_copied() -> None:
+def test_a_damaged_file_is_refused_during_the_copy() -> None:
     files = disk()
     saved(files)
     files.remove("/s/snap/0/ottla.json")

@@ -29,7 +29,7 @@ def disk_with(path: str, content: bytes) -> CrashFiles:
 
 @pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])
 @pytest.mark.parametrize("old", [None, b"old"], ids=["new file", "replaced file"])
-def test_a_power_loss_while_writing_leaves_the_old_content_or_the_new(old: bytes | None, ordered: bool) -> None:
+def test_a_power_loss_during_the_write_leaves_old_or_new_content(old: bytes | None, ordered: bool) -> None:
     files = CrashFiles() if old is None else disk_with("d/x", old)
     files.make_dir("d")
     files.sync_all()
@@ -42,20 +42,20 @@ def test_a_power_loss_while_writing_leaves_the_old_content_or_the_new(old: bytes
     assert found == {old, b"new content"}
 
 
-def test_what_was_written_is_on_disk_on_return() -> None:
+def test_a_written_checkpoint_is_on_disk_on_return() -> None:
     files = disk_with("d/x", b"old")
     checkpoints.write_atomically(files, "d/x", b"new")
     assert [after.snapshot() for after in files.after_crash(ordered=False)] == [{"/d/x": b"new"}]
 
 
-def test_what_an_earlier_crash_left_of_a_temporary_file_does_not_get_into_the_new_content() -> None:
+def test_a_leftover_temporary_file_does_not_change_the_new_content() -> None:
     files = disk_with("d/x.tmp", b"much longer leftovers")
     checkpoints.write_atomically(files, "d/x", "new")
     assert files.snapshot() == {"/d/x": b"new"}
 
 
 @pytest.mark.parametrize("operation", ["create", "append", "sync", "rename"])
-def test_a_refusal_leaves_the_old_content(operation: str) -> None:
+def test_a_refused_write_keeps_the_old_content(operation: str) -> None:
     def refuse(kind: str, path: str, added_bytes: int) -> None:
         if kind == operation:
             raise OSError(f"no {kind}")
@@ -131,7 +131,7 @@ def test_a_checkpoint_without_a_last_line_end_reads() -> None:
         (b"\0\0\0\0", 1),
     ],
 )
-def test_a_malformed_checkpoint_is_an_error_that_names_file_and_line(content: bytes, line: int) -> None:
+def test_a_malformed_checkpoint_is_an_error_with_file_and_line(content: bytes, line: int) -> None:
     checkpoint = OffsetCheckpoint(disk_with("d/x", content), "d/x")
     with pytest.raises(CorruptCheckpointError, match=rf"^d/x, line {line}: ") as error:
         checkpoint.read()
@@ -144,7 +144,7 @@ def test_any_bytes_are_a_checkpoint_or_an_error(content: bytes) -> None:
         OffsetCheckpoint(disk_with("x", content), "x").read()
 
 
-def test_a_huge_checkpoint_is_refused_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_huge_checkpoint_is_refused_without_reading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoints, "CHECKPOINT_BYTES_MAX", 10)
     with pytest.raises(CorruptCheckpointError, match="too large \\(11 bytes, limit 10\\)"):
         OffsetCheckpoint(disk_with("x", b"0\n1\naa 0 5\n"), "x").read()
@@ -161,7 +161,7 @@ def test_an_id_reads_back_from_its_text(uuid: bytes) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "A" * 21, "A" * 23, "A" * 21 + "!", "A" * 21 + "+", "A" * 20 + "==", "é" * 22])
-def test_other_texts_are_no_ids(text: str) -> None:
+def test_invalid_texts_are_not_ids(text: str) -> None:
     with pytest.raises(ValueError, match="22 characters"):
         checkpoints.parse_uuid(text)
 
@@ -187,7 +187,7 @@ def test_partition_metadata_has_kafkas_text_and_reads_back() -> None:
         (b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", 2),
     ],
 )
-def test_malformed_partition_metadata_is_an_error_that_names_file_and_line(content: bytes, line: int) -> None:
+def test_malformed_partition_metadata_are_an_error_with_file_and_line(content: bytes, line: int) -> None:
     files = disk_with("a-0/partition.metadata", content)
     with pytest.raises(CorruptCheckpointError, match=rf"^a-0/partition.metadata, line {line}: "):
         checkpoints.read_partition_metadata(files, "a-0")
@@ -205,7 +205,7 @@ def test_meta_properties_read_back(directory_id: bytes | None) -> None:
     assert checkpoints.read_meta_properties(files, "d") == expected
 
 
-def test_meta_properties_as_apache_kafka_writes_them() -> None:
+def test_meta_properties_of_apache_kafka_are_read() -> None:
     text = (
         "#\n#Sat Nov 21 10:00:00 UTC 2026\ncluster.id=eCF3aWhLQhuB0A0GhE2kgg\n"
         f"directory.id={TOPIC_ID_TEXT}\nnode.id=1\nversion=1\nsome.thing.new=x\n"
@@ -214,14 +214,14 @@ def test_meta_properties_as_apache_kafka_writes_them() -> None:
     assert checkpoints.read_meta_properties(disk_with("d/meta.properties", text.encode()), "d") == expected
 
 
-def test_a_backslash_in_meta_properties_is_javas() -> None:
+def test_a_backslash_in_meta_properties_is_an_escape_as_in_java() -> None:
     files = disk_with("d/meta.properties", b"version=1\ncluster.id=a\\:b\\=c\nnode.id=1\n")
     properties = checkpoints.read_meta_properties(files, "d")
     assert properties is not None
     assert properties.cluster_id == "a:b=c"
 
 
-def test_a_directory_without_meta_properties_is_nobodys() -> None:
+def test_a_directory_without_meta_properties_has_no_owner() -> None:
     files = CrashFiles()
     files.make_dir("d")
     assert checkpoints.read_meta_properties(files, "d") is None
@@ -243,7 +243,7 @@ def test_malformed_meta_properties_are_an_error(content: bytes, message: str) ->
         checkpoints.read_meta_properties(disk_with("d/meta.properties", content), "d")
 
 
-def test_what_could_not_be_synced_is_written_again_to_a_file_of_its_own() -> None:
+def test_a_checkpoint_whose_sync_failed_is_rewritten_to_its_own_file() -> None:
     """After a failed sync, the disk may never store later writes of that file."""
     files = disk_with("d/x", b"old")
 
@@ -286,7 +286,7 @@ def epochs_of(*entries: tuple[int, int], files: CrashFiles | None = None) -> Lea
         ([(5, 7), (6, 0)], [(6, 0)]),
     ],
 )
-def test_assigning_an_epoch_drops_what_contradicts_it(
+def test_assigning_an_epoch_drops_contradicting_entries(
     assigned: list[tuple[int, int]], expected: list[tuple[int, int]]
 ) -> None:
     files = CrashFiles()
@@ -325,7 +325,7 @@ def test_truncating_from_the_end_forgets_epochs_that_start_there(
         (15, ((4, 15),)),
     ],
 )
-def test_truncating_from_the_start_lets_the_epoch_begin_there(
+def test_truncating_from_the_start_moves_the_start_of_the_epoch(
     start_offset: int, expected: tuple[tuple[int, int], ...]
 ) -> None:
     files = CrashFiles()
@@ -348,7 +348,7 @@ def test_truncating_from_the_start_lets_the_epoch_begin_there(
         (7, UNDEFINED),
     ],
 )
-def test_the_end_offset_of_an_epoch(epoch: int, expected: tuple[int, int]) -> None:
+def test_the_end_offset_of_an_epoch_is_found(epoch: int, expected: tuple[int, int]) -> None:
     assert epochs_of(*THREE, (6, 20)).end_offset_for(epoch, 99) == expected
 
 
@@ -360,11 +360,11 @@ def test_without_epochs_no_end_offset_is_known() -> None:
 @pytest.mark.parametrize(
     ("offset", "expected"), [(0, None), (5, None), (6, 2), (7, 2), (8, 3), (10, 3), (11, 4), (99, 4)]
 )
-def test_the_epoch_of_an_offset(offset: int, expected: int | None) -> None:
+def test_the_epoch_of_an_offset_is_found(offset: int, expected: int | None) -> None:
     assert epochs_of(*THREE).epoch_for_offset(offset) == expected
 
 
-def test_an_epoch_that_is_known_touches_no_file() -> None:
+def test_a_known_epoch_causes_no_file_access() -> None:
     """Every append assigns its epoch; only the first of an epoch may cost anything."""
     files = CrashFiles()
     epochs = epochs_of((0, 0), files=files)
@@ -375,7 +375,7 @@ def test_an_epoch_that_is_known_touches_no_file() -> None:
     assert files.operations == before
 
 
-def test_cleared_epochs_are_gone_from_the_file_too() -> None:
+def test_cleared_epochs_are_removed_from_the_file() -> None:
     files = CrashFiles()
     epochs = epochs_of(*THREE, files=files)
     epochs.clear()
@@ -397,7 +397,7 @@ def test_a_malformed_leader_epoch_file_is_an_error(entry: bytes) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 10), st.integers(0, 30)), max_size=12), st.integers(0, 12))
-def test_epochs_and_starts_increase_whatever_is_assigned(assigned: list[tuple[int, int]], epoch: int) -> None:
+def test_epochs_and_starts_increase_for_any_assignment(assigned: list[tuple[int, int]], epoch: int) -> None:
     epochs = epochs_of(*assigned)
     entries = epochs.entries
     assert list(entries) == sorted(set(entries))

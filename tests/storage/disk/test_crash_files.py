@@ -31,7 +31,7 @@ def disk(**contents: bytes) -> CrashFiles:
 
 
 @BOTH_MODELS
-def test_what_was_synced_is_all_that_a_restart_finds(ordered: bool) -> None:
+def test_a_restart_finds_exactly_the_synced_data(ordered: bool) -> None:
     files = CrashFiles()
     files.make_dir("d")
     file = files.open("d/a", create=True)
@@ -51,7 +51,7 @@ def test_a_created_file_may_lack_its_name(ordered: bool) -> None:
     assert states(files, ordered=ordered) == [{}, {"/a": b"x"}]
 
 
-def test_a_file_may_be_there_while_its_directory_is_not_and_is_lost_with_it() -> None:
+def test_a_file_is_lost_with_its_unsynced_directory() -> None:
     files = CrashFiles()
     files.make_dir("d")
     files.open("d/a", create=True)
@@ -66,7 +66,7 @@ def test_an_unsynced_tail_is_lost_kept_torn_or_zero() -> None:
     assert {b"12", b"12345", b"123", b"1234", b"12\0\0\0"} == found
 
 
-def test_without_every_cut_a_long_tail_is_torn_at_three_places() -> None:
+def test_a_long_tail_is_torn_at_three_places_by_default() -> None:
     files = disk(a=b"")
     files.open("a").append(b"x" * 100)
     found = {state["/a"] for state in states(files)}
@@ -81,7 +81,7 @@ def test_writes_to_one_file_survive_in_their_order() -> None:
     assert {b"", b"\0", b"1", b"1\0", b"12"} == {state["/a"] for state in states(files)}
 
 
-def test_what_a_refused_sync_was_for_is_not_made_durable_by_a_later_one() -> None:
+def test_a_later_sync_does_not_save_data_of_a_refused_sync() -> None:
     files = disk(a=b"1")
     file = files.open("a")
     file.append(b"2")
@@ -99,7 +99,7 @@ def test_what_a_refused_sync_was_for_is_not_made_durable_by_a_later_one() -> Non
     assert b"1" in {state["/a"] for state in states(files)}
 
 
-def test_a_cut_may_be_undone_until_it_is_synced() -> None:
+def test_a_truncation_may_be_undone_until_it_is_synced() -> None:
     files = disk(a=b"12345")
     file = files.open("a")
     file.truncate(2)
@@ -110,7 +110,7 @@ def test_a_cut_may_be_undone_until_it_is_synced() -> None:
     assert {b"12x"} == {state["/a"] for state in states(files)}
 
 
-def test_preallocated_space_shows_as_zeros_after_a_crash_but_not_in_the_open_file() -> None:
+def test_preallocated_space_is_zeros_only_after_a_crash() -> None:
     files = disk(a=b"")
     file = files.open("a")
     file.preallocate(4)
@@ -145,13 +145,13 @@ def test_syncing_one_directory_says_nothing_about_another() -> None:
     assert states(files) == [{"/e/b": b""}, {"/d/a": b"", "/e/b": b""}]
 
 
-def test_a_replaced_file_is_there_old_or_new_never_gone() -> None:
+def test_a_replaced_file_is_old_or_new_and_never_missing() -> None:
     files = disk(a=b"old", b=b"new")
     files.rename("b", "a")
     assert states(files) == [{"/a": b"old", "/b": b"new"}, {"/a": b"new"}]
 
 
-def test_a_file_made_and_renamed_without_a_sync_may_have_either_name_or_none_but_not_both() -> None:
+def test_a_created_and_renamed_file_without_sync_has_at_most_one_name() -> None:
     files = CrashFiles()
     files.open("a", create=True)
     files.rename("a", "b")
@@ -159,7 +159,7 @@ def test_a_file_made_and_renamed_without_a_sync_may_have_either_name_or_none_but
     assert sorted([{}, {"/a": b""}, {"/b": b""}], key=str) == sorted(found, key=str)
 
 
-def test_a_removed_file_may_come_back_and_an_open_one_stays_readable() -> None:
+def test_a_removed_file_may_return_and_an_open_one_stays_readable() -> None:
     files = disk(a=b"x")
     file = files.open("a")
     files.remove("a")
@@ -181,7 +181,7 @@ def test_a_directory_is_removed_file_by_file() -> None:
     ]
 
 
-def test_a_renamed_directory_takes_its_files_along() -> None:
+def test_a_renamed_directory_keeps_its_files() -> None:
     files = CrashFiles()
     files.make_dir("d")
     files.open("d/a", create=True)
@@ -190,7 +190,7 @@ def test_a_renamed_directory_takes_its_files_along() -> None:
     assert states(files) == [{"/d/a": b""}, {"/e/a": b""}]
 
 
-def test_a_hard_link_is_the_same_file_after_a_crash_too() -> None:
+def test_a_hard_link_is_the_same_file_after_a_crash() -> None:
     files = disk(a=b"x")
     files.link("a", "b")
     (restarted,) = [each for each in files.after_crash(ordered=True) if each.exists("b")]
@@ -198,7 +198,7 @@ def test_a_hard_link_is_the_same_file_after_a_crash_too() -> None:
     assert restarted.snapshot() == {"/a": b"xy", "/b": b"xy"}
 
 
-def test_power_goes_before_the_operation_of_the_given_number_and_stays_away() -> None:
+def test_power_fails_before_the_given_operation_and_stays_off() -> None:
     files = CrashFiles(fail_at=1)
     file = files.open("a", create=True)
     for _ in range(2):
@@ -210,7 +210,7 @@ def test_power_goes_before_the_operation_of_the_given_number_and_stays_away() ->
     assert files.operations == [("create", "a")]
 
 
-def test_every_disk_of_a_power_loss_is_a_disk_of_its_own() -> None:
+def test_each_disk_of_a_power_loss_is_independent() -> None:
     files = disk(a=b"x")
     files.rename("a", "b")
     first, second = files.after_crash(ordered=True)
@@ -218,7 +218,7 @@ def test_every_disk_of_a_power_loss_is_a_disk_of_its_own() -> None:
     assert {"/b": b"x"} == second.snapshot() == files.snapshot()
 
 
-def test_a_scenario_loses_power_before_each_of_its_operations_and_after_the_last() -> None:
+def test_a_scenario_loses_power_before_each_operation_and_after_the_last() -> None:
     def scenario(files: CrashFiles) -> None:
         file = files.open("a", create=True)
         file.append(b"x")
@@ -234,7 +234,7 @@ def test_a_scenario_loses_power_before_each_of_its_operations_and_after_the_last
     assert before_create + before_append + before_sync + before_sync_dir + at_end == found
 
 
-def test_too_many_subsets_are_refused_rather_than_gone_through() -> None:
+def test_an_excessive_number_of_subsets_is_refused() -> None:
     files = CrashFiles()
     for number in range(15):
         files.open(str(number), create=True)
@@ -243,7 +243,7 @@ def test_too_many_subsets_are_refused_rather_than_gone_through() -> None:
         states(files, ordered=False)
 
 
-def test_a_full_disk_refuses_an_append_whole() -> None:
+def test_a_full_disk_refuses_an_append_completely() -> None:
     files = disk(a=b"12")
     files.free_bytes = 3
     file = files.open("a")
@@ -267,7 +267,7 @@ def test_an_operation_can_be_refused_by_its_kind() -> None:
     assert {b"", b"x", b"\0"} == {state["/a"] for state in states(files)}
 
 
-def test_a_lock_is_held_until_released_and_not_beyond_a_restart() -> None:
+def test_a_lock_is_held_until_its_release_or_a_restart() -> None:
     files = CrashFiles()
     lock = files.lock("lock")
     with pytest.raises(BlockingIOError):
@@ -327,7 +327,7 @@ NAMES = st.sampled_from(["a", "b", "d/a", "d/b", "e/a"])
 @example([("set_mtime", "a", "a", 0), ("empty", "a", "a", 0), ("mtime", "a", "a", 0)])
 @example([("empty", "a", "a", 0), ("set_mtime", "a", "a", 0), ("empty", "a", "a", 0), ("mtime", "a", "a", 0)])
 @given(st.lists(st.tuples(st.sampled_from(ACTIONS), NAMES, NAMES, st.integers(0, 3)), max_size=30))
-def test_a_program_sees_the_same_on_this_disk_as_on_a_real_one(program: list[tuple[str, str, str, int]]) -> None:
+def test_a_program_behaves_the_same_on_this_disk_and_a_real_one(program: list[tuple[str, str, str, int]]) -> None:
     with TemporaryDirectory() as root:
         fake, real = CrashFiles(), OsFiles()
         fake.now_ms = 4000  # any time later than those of the program
@@ -399,7 +399,7 @@ CHANGING = [
     st.sampled_from([3, 8]),
     st.integers(1, 3),
 )
-def test_a_search_through_a_program_finds_what_one_of_each_moment_does(
+def test_a_search_through_a_program_finds_each_disk_of_each_moment(
     program: list[tuple[str, str, str, int]], changes_max: int, parts: int
 ) -> None:
     files = CrashFiles()

@@ -45,7 +45,7 @@ def files_that_cannot_grow() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_appends_follow_each_other_and_survive_reopening(path: str) -> None:
+def test_appends_are_consecutive_and_survive_reopening(path: str) -> None:
     file = FILES.open(path, create=True)
     file.append(b"one")
     file.append(bytearray(b"two"))
@@ -56,7 +56,7 @@ def test_appends_follow_each_other_and_survive_reopening(path: str) -> None:
     assert again.read_at(0, 100) == b"onetwothree!"
 
 
-def test_a_file_whose_sync_failed_is_never_again_said_to_be_durable(path: str) -> None:
+def test_a_file_whose_sync_failed_is_never_reported_durable(path: str) -> None:
     """Linux reports lost writes once, and reports success from then on."""
     reading, writing = os.pipe()  # a pipe cannot be synced
     os.close(reading)
@@ -72,13 +72,13 @@ def test_a_file_whose_sync_failed_is_never_again_said_to_be_durable(path: str) -
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs a directory that cannot be synced")
-def test_a_directory_that_cannot_be_synced_says_so() -> None:
+def test_a_directory_that_cannot_be_synced_is_an_error() -> None:
     with pytest.raises(SyncError):
         FILES.sync_dir("/proc/self")
 
 
 @pytest.mark.parametrize("of", [0, 1], ids=["file", "directory"])
-def test_where_a_full_sync_is_not_known_a_sync_has_to_do(path: str, tmp_path: Path, of: int) -> None:
+def test_without_full_sync_support_an_ordinary_sync_is_used(path: str, tmp_path: Path, of: int) -> None:
     sync = sync_by(12_345)[of]  # not a command of Linux or macOS
     descriptor = os.open(tmp_path if of else path, os.O_RDONLY | (0 if of else os.O_CREAT))
     try:
@@ -89,7 +89,7 @@ def test_where_a_full_sync_is_not_known_a_sync_has_to_do(path: str, tmp_path: Pa
         sync(descriptor)
 
 
-def test_where_there_is_a_full_sync_nothing_else_is_called(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_full_sync_support_no_other_sync_is_called(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sync, sync_directory = sync_by(fcntl.F_GETFD)  # any existing command
     file = FILES.open(path, create=True)
     for name in ("fsync", "fdatasync"):
@@ -114,7 +114,7 @@ def test_an_append_is_one_system_call(path: str, monkeypatch: pytest.MonkeyPatch
     assert calls == ["pwrite"]
 
 
-def test_an_append_that_does_not_fit_leaves_the_file_as_it_was(path: str) -> None:
+def test_an_append_that_does_not_fit_leaves_the_file_unchanged(path: str) -> None:
     file = FILES.open(path, create=True)
     file.append(b"x" * (FILE_SIZE_LIMIT - 10))
     with files_that_cannot_grow(), pytest.raises(OSError) as refusal:
@@ -126,9 +126,7 @@ def test_an_append_that_does_not_fit_leaves_the_file_as_it_was(path: str) -> Non
     assert file.read_at(FILE_SIZE_LIMIT - 11, 100) == b"x" + b"z" * 10
 
 
-def test_an_append_whose_repair_fails_too_is_written_over_by_the_next(
-    path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_append_whose_repair_fails_is_overwritten_by_the_next(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     file = FILES.open(path, create=True)
     file.append(b"x" * (FILE_SIZE_LIMIT - 10))
 
@@ -144,7 +142,7 @@ def test_an_append_whose_repair_fails_too_is_written_over_by_the_next(
     assert file.read_at(FILE_SIZE_LIMIT - 10, 10) == b"z"
 
 
-def test_other_threads_see_a_large_append_as_a_whole_or_not_at_all(path: str) -> None:
+def test_concurrent_threads_see_a_large_append_completely_or_not_at_all(path: str) -> None:
     file = OsFiles().open(path, create=True)
     file.append(b"before")
     ahead = file.write_ahead(memoryview(b"head and all the rest"), 4)
@@ -154,7 +152,7 @@ def test_other_threads_see_a_large_append_as_a_whole_or_not_at_all(path: str) ->
     assert list(dict.fromkeys(seen)) == [b"before", b"beforehead and all the rest"]
 
 
-def test_a_write_in_parts_is_finished(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partial_write_is_completed(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Linux writes at most 2 GiB in one call, and a signal may cut a large write short."""
     file = FILES.open(path, create=True)
     real = os.pwrite
@@ -185,7 +183,7 @@ def test_a_read_is_short_only_at_the_end(path: str, position: int, size_bytes: i
     assert buffer == expected + bytes(size_bytes - len(expected))
 
 
-def test_a_read_that_the_kernel_cuts_is_continued(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_shortened_by_the_kernel_is_continued(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     file = FILES.open(path, create=True)
     file.append(b"0123456789")
     monkeypatch.setattr(os_files, "READ_CHUNK_BYTES", 3)
@@ -194,7 +192,7 @@ def test_a_read_that_the_kernel_cuts_is_continued(path: str, monkeypatch: pytest
     assert (file.read_into(1, memoryview(buffer)), bytes(buffer)) == (8, b"12345678")
 
 
-def test_a_file_that_shrank_behind_our_back_reads_short_instead_of_forever(path: str) -> None:
+def test_a_file_shortened_by_another_program_reads_short_and_ends(path: str) -> None:
     file = FILES.open(path, create=True)
     file.append(b"0123456789")
     os.truncate(path, 4)
@@ -202,7 +200,7 @@ def test_a_file_that_shrank_behind_our_back_reads_short_instead_of_forever(path:
     assert file.read_into(0, memoryview(bytearray(10))) == 4
 
 
-def test_preallocated_space_is_taken_on_disk_but_is_no_content(path: str) -> None:
+def test_preallocated_space_is_reserved_on_disk_but_is_not_content(path: str) -> None:
     file = FILES.open(path, create=True)
     file.append(b"abc")
     file.preallocate(4096)
@@ -226,7 +224,7 @@ def test_a_slice_reads_its_part_and_keeps_a_removed_file_alive(path: str) -> Non
     assert piece.read() == b"23456"
 
 
-def test_a_slice_of_a_file_that_was_cut_is_an_error_never_short() -> None:
+def test_a_slice_of_a_shortened_file_is_an_error() -> None:
     files = CrashFiles()
     file = files.open("a", create=True)
     file.append(b"0123456789")
@@ -236,7 +234,7 @@ def test_a_slice_of_a_file_that_was_cut_is_an_error_never_short() -> None:
         piece.read()
 
 
-def test_a_dropped_file_gives_its_descriptor_back_without_a_warning(path: str) -> None:
+def test_a_dropped_file_frees_its_descriptor_without_a_warning(path: str) -> None:
     file = FILES.open(path, create=True)
     descriptor = file.fileno()
     del file
@@ -245,7 +243,7 @@ def test_a_dropped_file_gives_its_descriptor_back_without_a_warning(path: str) -
         os.fstat(descriptor)
 
 
-def test_a_closed_file_refuses_everything_and_closes_twice(path: str) -> None:
+def test_a_closed_file_refuses_every_operation_and_may_be_closed_twice(path: str) -> None:
     file = FILES.open(path, create=True)
     file.append(b"abc")
     file.close()
@@ -255,7 +253,7 @@ def test_a_closed_file_refuses_everything_and_closes_twice(path: str) -> None:
             use()
 
 
-def test_a_missing_file_is_made_only_when_asked(path: str) -> None:
+def test_a_missing_file_is_created_only_on_request(path: str) -> None:
     with pytest.raises(FileNotFoundError):
         FILES.open(path)
     FILES.open(path, create=True).append(b"abc")
@@ -264,13 +262,13 @@ def test_a_missing_file_is_made_only_when_asked(path: str) -> None:
 
 
 @pytest.mark.parametrize("ask", [FILES.exists, FILES.is_dir, FILES.is_file, FILES.make_dir])
-def test_what_cannot_be_looked_up_is_not_taken_for_missing(ask: Callable[[str], object], path: str) -> None:
+def test_a_failed_lookup_is_not_a_missing_file(ask: Callable[[str], object], path: str) -> None:
     os.symlink(path, path)  # an endless chain
     with pytest.raises(OSError):
         ask(f"{path}/name")
 
 
-def test_an_index_that_cannot_be_looked_up_is_not_taken_for_empty(path: str) -> None:
+def test_an_index_whose_lookup_fails_is_not_taken_for_empty(path: str) -> None:
     os.symlink(path, path)
     index = TransactionIndex(FILES, path, 0)
     for _ in range(2):
@@ -278,20 +276,20 @@ def test_an_index_that_cannot_be_looked_up_is_not_taken_for_empty(path: str) -> 
             index.collect_aborted(0, 1)
 
 
-def test_of_what_is_missing_the_answer_is_no(path: str) -> None:
+def test_missing_paths_do_not_exist(path: str) -> None:
     FILES.open(path, create=True).close()
     os.symlink(f"{path}-gone", f"{path}-link")
     for missing in (f"{path}-gone", f"{path}-link", f"{path}/below-a-file"):
         assert not (FILES.exists(missing) or FILES.is_dir(missing) or FILES.is_file(missing))
 
 
-def test_modification_times_are_milliseconds(path: str) -> None:
+def test_modification_times_are_in_milliseconds(path: str) -> None:
     FILES.open(path, create=True)
     FILES.set_mtime_ms(path, 1_700_000_000_123)
     assert FILES.mtime_ms(path) == 1_700_000_000_123
 
 
-def test_the_volume_has_a_size_and_no_more_free_than_that(tmp_path: Path) -> None:
+def test_free_space_is_at_most_the_volumes_size(tmp_path: Path) -> None:
     total, free = FILES.disk_total_and_free(str(tmp_path))
     assert 0 < free <= total
 
@@ -299,7 +297,7 @@ def test_the_volume_has_a_size_and_no_more_free_than_that(tmp_path: Path) -> Non
 # The lock
 
 
-def test_a_second_lock_in_this_process_is_refused_under_any_name_of_the_file(tmp_path: Path) -> None:
+def test_a_second_lock_in_this_process_is_refused_under_any_file_name(tmp_path: Path) -> None:
     lock = FILES.lock(f"{tmp_path}/.lock")
     (tmp_path / "alias").symlink_to(tmp_path)
     for name in (f"{tmp_path}/.lock", f"{tmp_path}/./.lock", f"{tmp_path}/alias/.lock"):
@@ -344,7 +342,7 @@ NAMED = "open('/proc/self/comm', 'w').write('\\x1b[2J\\u202ea\\nb c');"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of processes are asked of Linux")
-def test_the_name_of_what_holds_a_lock_is_printable(tmp_path: Path) -> None:
+def test_the_name_of_a_lock_holder_is_printable(tmp_path: Path) -> None:
     path = f"{tmp_path}/.lock"
     arguments = [sys.executable, "-c", NAMED + HOLD, path]
     with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
@@ -355,7 +353,7 @@ def test_the_name_of_what_holds_a_lock_is_printable(tmp_path: Path) -> None:
     assert str(refused.value) == rf"{path} is held by another process (PID {holder.pid}, \x1b[2J\u202ea\nb c)"
 
 
-def test_what_holds_a_lock_is_named_without_its_arguments(tmp_path: Path) -> None:
+def test_a_lock_holder_is_named_without_its_arguments(tmp_path: Path) -> None:
     path = f"{tmp_path}/.lock"
     arguments = [sys.executable, "-c", HOLD, path, "--user", "alice:s3cr3t"]
     with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
@@ -368,7 +366,7 @@ def test_what_holds_a_lock_is_named_without_its_arguments(tmp_path: Path) -> Non
         assert f"(PID {holder.pid}, " in str(refused.value)
 
 
-def test_a_lock_file_that_cannot_be_made_is_an_os_error(tmp_path: Path) -> None:
+def test_a_lock_file_that_cannot_be_created_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         FILES.lock(f"{tmp_path}/missing/.lock")
     (tmp_path / "missing").mkdir()
@@ -398,7 +396,7 @@ def in_no_memory(path: str) -> OsFile:
 
 
 @pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="only Linux tells")
-def test_what_the_page_cache_let_go_is_not_waited_for_until_it_was_brought(path: str) -> None:
+def test_evicted_pages_are_not_waited_for_until_they_are_loaded(path: str) -> None:
     file = in_no_memory(path)
     for _ in range(LET_GO_TRIES):  # Linux keeps the pages that another processor has just queued
         let_go(file)
@@ -417,7 +415,7 @@ def test_what_the_page_cache_let_go_is_not_waited_for_until_it_was_brought(path:
 
 
 @pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="only Linux tells")
-def test_what_is_in_memory_up_to_a_gap_is_told_but_not_beyond(path: str) -> None:
+def test_data_in_memory_is_reported_up_to_the_first_gap(path: str) -> None:
     file = in_no_memory(path)
     file.read_at(0, PAGES_BYTES // 2)
     assert PAGES_BYTES // 4 <= file.cached_bytes(0, PAGES_BYTES) <= PAGES_BYTES * 3 // 4
@@ -425,7 +423,7 @@ def test_what_is_in_memory_up_to_a_gap_is_told_but_not_beyond(path: str) -> None
     assert file.cached_bytes(0, PAGES_BYTES) <= PAGES_BYTES * 3 // 4
 
 
-def test_a_range_behind_the_end_is_read_as_the_end(path: str) -> None:
+def test_a_range_after_the_end_is_treated_as_the_end(path: str) -> None:
     file = FILES.open(path, create=True)
     file.append(b"abc")
     assert bytes(file.read_now(1, 100)) == b"bc"
@@ -433,9 +431,7 @@ def test_a_range_behind_the_end_is_read_as_the_end(path: str) -> None:
     file.read_ahead(1, 100)
 
 
-def test_where_the_system_does_not_tell_what_was_written_here_is_taken_to_be_in_memory(
-    path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_system_support_recent_writes_count_as_in_memory(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os_files, "_NOWAIT", 0)  # as on macOS
     FILES.open(path, create=True).append(b"found")
     file = FILES.open(path)
@@ -446,9 +442,7 @@ def test_where_the_system_does_not_tell_what_was_written_here_is_taken_to_be_in_
 
 
 @pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="only Linux tells")
-def test_a_file_system_that_does_not_know_the_question_is_asked_once(
-    path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unsupported_query_of_a_file_system_is_made_once(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         os_files, "_NOWAIT", 1 << 20
     )  # not a flag of any system: refused as on a file system without support

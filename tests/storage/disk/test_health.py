@@ -32,25 +32,25 @@ REFUSED = (
 
 
 @pytest.mark.parametrize("name", FAILED)
-def test_an_error_of_the_disk_is_the_disks_failure(name: str) -> None:
+def test_a_disk_error_is_a_disk_failure(name: str) -> None:
     assert is_disk_failure(OSError(getattr(errno, name), name))
 
 
 @each_case("name", REFUSED)
-def test_any_other_error_is_not(name: str) -> None:
+def test_any_other_error_is_not_a_disk_failure(name: str) -> None:
     assert not is_disk_failure(OSError(getattr(errno, name), name))
 
 
 @each_case("name", FAILED + REFUSED)
-def test_a_failed_sync_is_the_disks_failure_whatever_its_number(name: str) -> None:
+def test_a_failed_sync_is_a_disk_failure_with_any_error_number(name: str) -> None:
     assert is_disk_failure(SyncError(getattr(errno, name), name))
 
 
-def test_a_file_that_does_not_hold_what_it_must_is_the_disks_failure() -> None:
+def test_a_file_with_invalid_content_is_a_disk_failure() -> None:
     assert is_disk_failure(CorruptCheckpointError("f", 1, "nonsense"))
 
 
-def test_the_first_failure_is_the_one_that_is_told() -> None:
+def test_the_first_failure_is_reported() -> None:
     health = Health()
     health.note(OSError(errno.ENOSPC, "no room"))
     assert health.failure is None
@@ -78,7 +78,7 @@ def disk_of(log: Log) -> CrashFiles:
 
 
 @each_case("name", REFUSED)
-def test_a_refused_append_leaves_the_log_readable_and_the_next_one_tries_again(name: str) -> None:
+def test_a_refused_append_leaves_the_log_readable_and_the_next_retries(name: str) -> None:
     log = make_log()
     append(log, ("a", "1"))
     refusing(disk_of(log), getattr(errno, name), "append")
@@ -103,9 +103,7 @@ STEPS_OF_A_ROLL = {
 
 @each_case("operation, path", STEPS_OF_A_ROLL.values(), ids=STEPS_OF_A_ROLL.keys())
 @each_case("ends", ["in a crash", "in a clean stop", "with room again"])
-def test_a_roll_that_has_no_room_for_one_of_its_files_is_made_by_the_next_append(
-    operation: str, path: str, ends: str
-) -> None:
+def test_a_roll_that_lacks_room_is_completed_by_the_next_append(operation: str, path: str, ends: str) -> None:
     log = make_log(segment_ms=1_000, segment_bytes=1 << 20, preallocate=True)
     append(log, ("a", "1"), timestamp=1_000)
     for _ in range(2):
@@ -129,7 +127,7 @@ def test_a_roll_that_has_no_room_for_one_of_its_files_is_made_by_the_next_append
     assert contents(reopen(log)) == [(0, b"a", b"1"), (1, b"b", b"2")]
 
 
-def test_a_flush_that_cannot_write_a_leader_epoch_vouches_for_nothing_and_the_next_one_writes_it() -> None:
+def test_a_flush_that_cannot_write_a_leader_epoch_fails_and_is_repeated() -> None:
     log = make_log()
     append(log, ("a", "1"))
     log.append(memoryview(batch(("b", "2"))), now_ms=0, leader_epoch=7)
@@ -151,7 +149,7 @@ def test_a_log_start_moves_without_the_disk() -> None:
 
 
 @pytest.mark.parametrize("ends", ["with room", "in a crash", "in a clean stop"])
-def test_retention_makes_room_on_a_full_disk(ends: str) -> None:
+def test_retention_frees_space_on_a_full_disk(ends: str) -> None:
     log = make_log(cleanup_policy=("delete",), retention_ms=1_000)
     for number in range(4):
         log.append(memoryview(batch((f"k{number}", "v"), timestamp=1_000)), now_ms=0, leader_epoch=number)
@@ -244,7 +242,7 @@ def known(log: Log) -> list[object]:
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
-def test_whichever_operation_is_refused_the_same_call_made_again_does_it(clean: bool) -> None:
+def test_any_refused_operation_succeeds_when_repeated(clean: bool) -> None:
     undisturbed = lived(CrashFiles())
     expected = known(undisturbed)
     found_again = known(reopen(undisturbed, clean=clean))
@@ -277,7 +275,7 @@ class Short(array):  # type: ignore[type-arg]
 
 @pytest.mark.parametrize("column", ["_offsets", "_values"])
 @pytest.mark.parametrize("index", ["offset_index", "time_index"])
-def test_an_append_whose_index_entry_finds_no_memory_has_not_happened(index: str, column: str) -> None:
+def test_an_append_without_memory_for_its_index_entry_has_no_effect(index: str, column: str) -> None:
     log = make_log(index_interval_bytes=0)
     append(log, ("a", "1"), timestamp=1_000)
     entries = getattr(log.segments.active, index)
@@ -297,7 +295,7 @@ def test_an_append_whose_index_entry_finds_no_memory_has_not_happened(index: str
         assert [offset for offset, _, _ in contents(log)] == [0, 1, 2, 3]
 
 
-def test_an_append_that_cannot_be_taken_back_is_the_last_one() -> None:
+def test_an_append_that_cannot_be_reverted_is_the_last() -> None:
     """The next batch would get the same offsets, and a start would end the log before it."""
     files = CrashFiles()
     log = make_log(files, index_interval_bytes=0)
@@ -317,7 +315,7 @@ def test_an_append_that_cannot_be_taken_back_is_the_last_one() -> None:
         append(log, ("b", "1"), timestamp=3_000)
 
 
-def test_a_failure_is_told_once_to_who_listens() -> None:
+def test_a_failure_is_reported_once_to_its_listener() -> None:
     health, told = Health(), list[str | None]()
     health.on_failure = lambda: told.append(health.failure)
     health.note(OSError(errno.ENOSPC, "No space left on device"))

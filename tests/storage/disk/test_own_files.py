@@ -54,7 +54,7 @@ def refusal(check: object, path: Path | str) -> str:
 
 
 @pytest.mark.usefixtures("as_us")
-def test_a_data_directory_is_ours_or_roots_or_was_put_there_by_one_of_us_and_others_may_not_write(
+def test_a_data_directory_needs_a_trusted_owner_and_no_foreign_writers(
     tmp_path: Path,
 ) -> None:
     above, directory = tmp_path / "above", tmp_path / "above" / "data"
@@ -92,7 +92,7 @@ def listed(path: Path) -> bytes:
 
 @pytest.mark.usefixtures("as_us")
 @pytest.mark.parametrize("name", ["data", "a b\tc\nd\\040e", "\udcff"])
-def test_a_mount_point_is_used_whoever_has_it_as_root_alone_mounts_and_a_subvolume_is_none(
+def test_a_mount_point_may_have_any_owner_but_a_subvolume_may_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Kubernetes' emptyDir is root's with 0777; a directory of a container's host has its owner there.
@@ -115,7 +115,7 @@ def test_a_mount_point_is_used_whoever_has_it_as_root_alone_mounts_and_a_subvolu
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/mountinfo"), reason="a file of Linux")
-def test_what_linux_lists_is_mounted(tmp_path: Path) -> None:
+def test_paths_listed_by_linux_are_mount_points(tmp_path: Path) -> None:
     assert is_mounted("/proc") and is_mounted("/proc/") and is_mounted("/")
     assert not is_mounted(str(tmp_path)) and not is_mounted("/proc/self") and not is_mounted("/missing")
 
@@ -139,7 +139,7 @@ def test_a_link_to_a_data_directory_is_ours_or_roots(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("as_us")
-def test_each_link_on_the_way_to_a_data_directory_is_ours_or_roots(tmp_path: Path) -> None:
+def test_each_link_to_a_data_directory_belongs_to_us_or_root(tmp_path: Path) -> None:
     target, others = tmp_path / "target", tmp_path / "others"
     target.mkdir(0o700)
     others.mkdir()
@@ -165,7 +165,7 @@ def test_each_link_on_the_way_to_a_data_directory_is_ours_or_roots(tmp_path: Pat
 
 @pytest.mark.usefixtures("as_us")
 @pytest.mark.parametrize("above_is_ours", [True, False])
-def test_the_directory_above_is_the_same_however_a_data_directory_is_named(
+def test_the_parent_directory_is_the_same_for_any_notation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, above_is_ours: bool
 ) -> None:
     above = tmp_path / "above"
@@ -190,7 +190,7 @@ def test_the_directory_above_is_the_same_however_a_data_directory_is_named(
 
 @pytest.mark.usefixtures("as_us")
 @pytest.mark.parametrize("is_directory", [True, False])
-def test_what_lies_in_a_directory_is_of_who_may_write_there_and_of_no_other(tmp_path: Path, is_directory: bool) -> None:
+def test_an_entrys_owner_must_be_allowed_to_write_in_its_directory(tmp_path: Path, is_directory: bool) -> None:
     directory, entry = tmp_path / "d", tmp_path / "d" / "entry"
     directory.mkdir()
     entry.mkdir() if is_directory else entry.touch()
@@ -217,7 +217,7 @@ def test_what_lies_in_a_directory_is_of_who_may_write_there_and_of_no_other(tmp_
 @pytest.mark.parametrize("create", [True, False])
 @pytest.mark.parametrize("truncate", [True, False])
 @pytest.mark.parametrize("flags", [os.O_RDWR, os.O_WRONLY])
-def test_no_link_is_followed_and_nothing_but_a_regular_file_opened(
+def test_links_are_not_followed_and_only_regular_files_opened(
     tmp_path: Path, create: bool, truncate: bool, flags: int
 ) -> None:
     victim = tmp_path / "victim"
@@ -244,7 +244,7 @@ def lowest_free_descriptor() -> int:
     return descriptor
 
 
-def test_what_is_made_has_the_rights_of_its_directory_but_for_others_to_write(tmp_path: Path) -> None:
+def test_created_files_have_their_directorys_permissions_except_write_for_others(tmp_path: Path) -> None:
     for above, directory, file in (
         (0o700, 0o700, 0o600),
         (0o750, 0o750, 0o640),
@@ -272,12 +272,12 @@ def test_what_is_made_has_the_rights_of_its_directory_but_for_others_to_write(tm
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs a file system in which no directory can be made")
-def test_where_no_directory_can_be_made_the_system_says_so() -> None:
+def test_a_directory_that_cannot_be_created_is_the_systems_error() -> None:
     with pytest.raises(FileNotFoundError):
         make_directory("/proc/ottla/below")
 
 
-def test_a_directory_that_is_there_is_fine_and_a_file_is_not(tmp_path: Path) -> None:
+def test_an_existing_directory_is_accepted_and_a_file_is_refused(tmp_path: Path) -> None:
     make_directory(str(tmp_path))
     make_directory(f"{tmp_path}/a//b/")
     assert (tmp_path / "a" / "b").is_dir()
@@ -287,7 +287,7 @@ def test_a_directory_that_is_there_is_fine_and_a_file_is_not(tmp_path: Path) -> 
             make_directory(str(path))
 
 
-def test_of_two_that_make_a_file_one_opens_what_the_other_has_made(
+def test_the_loser_of_two_concurrent_creations_opens_the_winners_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, real = tmp_path / "file", os.open
@@ -307,7 +307,7 @@ def test_of_two_that_make_a_file_one_opens_what_the_other_has_made(
 
 
 @pytest.mark.usefixtures("as_us")
-def test_a_file_of_passwords_is_read_with_a_warning_where_others_may_use_it(tmp_path: Path) -> None:
+def test_a_password_file_that_other_users_can_access_causes_a_warning(tmp_path: Path) -> None:
     file, link = tmp_path / "users", tmp_path / "link"
     file.write_bytes(b"\xef\xbb\xbfalice:\xc3\xa4\r\n")
     link.symlink_to(file)

@@ -22,7 +22,7 @@ def test_a_segment_file_name_reads_back(base_offset: int, kind: str, suffix: str
     assert paths.parse_segment_name(name) == SegmentFile(base_offset, kind, suffix)
 
 
-def test_the_names_are_kafkas() -> None:
+def test_names_equal_kafkas() -> None:
     assert paths.log_path("d", 42) == "d/00000000000000000042.log"
     assert paths.offset_index_path("d", 42, paths.CLEANED) == "d/00000000000000000042.index.cleaned"
     assert paths.time_index_path("d", 42, paths.SWAP) == "d/00000000000000000042.timeindex.swap"
@@ -53,7 +53,7 @@ def test_the_names_are_kafkas() -> None:
         " 00000000000000000042.log",
     ],
 )
-def test_other_names_are_no_segment_files(name: str) -> None:
+def test_other_names_are_not_segment_files(name: str) -> None:
     assert paths.parse_segment_name(name) is None
 
 
@@ -67,9 +67,7 @@ def test_a_partition_directory_reads_back(topic: str, partition: int) -> None:
 
 @pytest.mark.scenario(199)
 @given(topics, partitions)
-def test_a_deleted_directory_reads_back_with_its_topic_cut_to_what_file_systems_allow(
-    topic: str, partition: int
-) -> None:
+def test_a_deleted_directory_reads_back_with_its_shortened_topic(topic: str, partition: int) -> None:
     name = paths.deleted_dir_name(topic, partition, UNIQUE)
     assert len(name) <= 255
     moved = paths.parse_partition_dir(name)
@@ -93,7 +91,7 @@ def test_a_deleted_directory_reads_back_with_its_topic_cut_to_what_file_systems_
         (f"a-0.{UNIQUE}-delete-3", TopicPartition(f"a-0.{UNIQUE}-delete", 3)),
     ],
 )
-def test_partition_directories_and_those_on_their_way(name: str, expected: object) -> None:
+def test_partition_directories_and_temporary_ones_are_distinguished(name: str, expected: object) -> None:
     assert paths.parse_partition_dir(name) == expected
 
 
@@ -119,14 +117,14 @@ def test_partition_directories_and_those_on_their_way(name: str, expected: objec
         f"a-x.{UNIQUE}-delete",
     ],
 )
-def test_other_directories_are_no_partitions(name: str) -> None:
+def test_other_directories_are_not_partitions(name: str) -> None:
     assert paths.parse_partition_dir(name) is None
 
 
 @pytest.mark.parametrize(
     ("path", "expected"), [("a/b/c", "a/b"), ("a/b", "a"), ("/a", "/"), ("a", "."), ("/a/b", "/a")]
 )
-def test_the_parent_of_a_path(path: str, expected: str) -> None:
+def test_the_parent_of_a_path_is_found(path: str, expected: str) -> None:
     assert paths.parent(path) == expected
 
 

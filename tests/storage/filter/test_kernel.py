@@ -96,12 +96,12 @@ def cleaned(seed: int, module: ModuleType) -> tuple[dict[str, bytes], tuple[obje
 
 @needs_compiled
 @each_case("seed", range(size(15, 60)))
-def test_both_leave_the_same_files_and_count_the_same(seed: int) -> None:
+def test_both_kernels_leave_the_same_files_and_counts(seed: int) -> None:
     assert cleaned(seed, INTERPRETED)[:2] == cleaned(seed, kernel)[:2]
 
 
 @each_case("seed", range(size(10, 40)))
-def test_what_stays_is_as_it_was_and_indexed_as_recovery_would(seed: int) -> None:
+def test_kept_records_are_unchanged_and_indexed_as_by_recovery(seed: int) -> None:
     before = {record.offset: record for record in data_records(all_batches(random_log(seed)))}
     log = cleaned(seed, kernel)[2]
     found = all_batches(log)
@@ -125,7 +125,7 @@ def wrapped(timestamp: int) -> int:
 
 @both
 @pytest.mark.parametrize("horizon_ms", [None, 7])
-def test_deltas_of_all_lengths_are_written_again_to_another_base(kernel: ModuleType, horizon_ms: int | None) -> None:
+def test_deltas_of_all_lengths_are_rewritten_for_another_base(kernel: ModuleType, horizon_ms: int | None) -> None:
     """A batch grows when its first record, which has a timestamp near all others, is removed."""
     far = 1 << 60
     times = [far + delta for delta in (0, 1, 63, 64, 8_191, 8_192, 1 << 30, 1 << 40)]
@@ -155,7 +155,7 @@ def record_filter(
 
 
 @both
-def test_bitmaps_alone_decide_without_any_map(kernel: ModuleType) -> None:
+def test_bitmaps_decide_without_a_map(kernel: ModuleType) -> None:
     """The bitmaps are the interface for callers that know exactly which records to keep."""
 
     made = b"".join(
@@ -175,7 +175,7 @@ def test_bitmaps_alone_decide_without_any_map(kernel: ModuleType) -> None:
 
 
 @both
-def test_an_index_says_nothing_of_offsets_beyond_its_reach(kernel: ModuleType) -> None:
+def test_an_index_omits_offsets_beyond_its_range(kernel: ModuleType) -> None:
     """The segment refuses such a batch when it is written; until then no number may overflow."""
     arrays = (array("q", bytes(64)), *(array(code, bytes(64)) for code in "iiqi"), array("q", bytes(8)))
     records = record_filter(kernel, array("Q", bytes(8)), 0, arrays=arrays)
@@ -187,7 +187,7 @@ def test_an_index_says_nothing_of_offsets_beyond_its_reach(kernel: ModuleType) -
 
 
 @both
-def test_an_index_says_nothing_of_positions_beyond_its_reach(kernel: ModuleType) -> None:
+def test_an_index_omits_positions_beyond_its_range(kernel: ModuleType) -> None:
     arrays = (array("q", bytes(64)), *(array(code, bytes(64)) for code in "iiqi"), array("q", bytes(8)))
     records = record_filter(kernel, array("Q", bytes(8)), 0, arrays=arrays)
     records.begin_segment(0, 0, 9, 9)
@@ -198,7 +198,7 @@ def test_an_index_says_nothing_of_positions_beyond_its_reach(kernel: ModuleType)
 
 @both
 @pytest.mark.parametrize("codec", list(Codec))
-def test_a_batch_too_large_for_every_buffer_goes_through(kernel: ModuleType, codec: Codec) -> None:
+def test_a_batch_larger_than_every_buffer_passes(kernel: ModuleType, codec: Codec) -> None:
     count = 3_000
     made = build_batch([(at, at, b"%d" % (at % 2_000), b"v" * 10, ()) for at in range(count)], codec=codec)
     log = log_with_holes((0, [made]), (count, []))

@@ -105,7 +105,7 @@ def lying_count(rng: random.Random) -> bytes:
 DAMAGE = [random_bytes, header_and_random_records, flipped, long_number_somewhere, cut_short, lying_count]
 
 
-def told(module: ModuleType, data: bytes, *, start: int, latest: int, entries_max: int) -> list[Any]:
+def results_of(module: ModuleType, data: bytes, *, start: int, latest: int, entries_max: int) -> list[Any]:
     """Return all results of both classes for `data`: as whole batches, and as the records of a compressed one."""
     heard: list[Any] = []
     table = array("Q", bytes(16 * 500))
@@ -142,25 +142,25 @@ def settings(rng: random.Random) -> dict[str, int]:
 
 @both
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda each: each.__name__)
-def test_any_bytes_end_in_an_answer(kernel: ModuleType, damage: Any) -> None:
+def test_any_bytes_give_a_result(kernel: ModuleType, damage: Any) -> None:
     rng = random.Random(damage.__name__)
     for _ in range(size(25, 150) if kernel is INTERPRETED else size(200, 3_000)):
         data = damage(rng)
-        told(kernel, data, **settings(rng))
+        results_of(kernel, data, **settings(rng))
 
 
 @needs_compiled
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda each: each.__name__)
-def test_both_answer_alike(damage: Any) -> None:
+def test_both_kernels_give_the_same_result(damage: Any) -> None:
     rng = random.Random(damage.__name__)
     for _ in range(size(25, 100)):
         data = damage(rng)
         chosen = settings(rng)
-        assert told(INTERPRETED, data, **chosen) == told(kernel, data, **chosen)
+        assert results_of(INTERPRETED, data, **chosen) == results_of(kernel, data, **chosen)
 
 
 @both
-def test_positions_outside_of_the_buffer_are_refused(kernel: ModuleType) -> None:
+def test_positions_outside_the_buffer_are_refused(kernel: ModuleType) -> None:
     made = bytes(build_batch([(0, 0, b"k", b"v", ())]))
     keys = kernel.KeyMap(array("Q", bytes(64)), 2, 2, 0, SECRET, 10)
     keys.set_bits(array("Q", bytes(16)), array("Q", bytes(16)))

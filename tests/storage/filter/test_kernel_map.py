@@ -62,7 +62,7 @@ def test_the_newest_record_of_each_key_lives(kernel: ModuleType, slots: int, bat
 
 
 @both
-def test_slots_are_in_order_and_none_lies_before_its_place(kernel: ModuleType) -> None:
+def test_slots_are_ordered_and_none_precedes_its_place(kernel: ModuleType) -> None:
     made = Map(kernel, slots=128)
     made.put(*[b"%d" % at for at in range(120)])
     found = made.slots
@@ -76,7 +76,7 @@ def test_slots_are_in_order_and_none_lies_before_its_place(kernel: ModuleType) -
 
 @both
 @pytest.mark.parametrize("entries_max", [1, 2, 3, 7, 10])
-def test_a_map_that_fills_up_inside_a_batch_covers_what_went_in(kernel: ModuleType, entries_max: int) -> None:
+def test_a_map_that_fills_up_inside_a_batch_covers_the_inserted_keys(kernel: ModuleType, entries_max: int) -> None:
     """A full map does not accept known keys either, and keyless records after the last accepted one are not covered."""
     keys = [b"a", None, b"b", b"a", None, b"c", b"d", None, b"a", b"e", b"f", b"b", b"g", b"h", b"i", b"j", None]
     made = Map(kernel, slots=64, entries_max=entries_max)
@@ -98,7 +98,7 @@ def test_a_map_that_fills_up_inside_a_batch_covers_what_went_in(kernel: ModuleTy
 
 
 @both
-def test_a_batch_of_which_nothing_fits_gets_no_numbers(kernel: ModuleType) -> None:
+def test_a_batch_that_does_not_fit_gets_no_numbers(kernel: ModuleType) -> None:
     made = Map(kernel, slots=64, entries_max=2)
     made.put(b"a", b"b")
     assert made.put(None, b"a") == kernel.Stop.FULL
@@ -107,7 +107,7 @@ def test_a_batch_of_which_nothing_fits_gets_no_numbers(kernel: ModuleType) -> No
 
 @both
 @pytest.mark.parametrize("slack", [2, 3, 5])
-def test_no_room_behind_the_slots_is_a_full_map(kernel: ModuleType, slack: int) -> None:
+def test_a_map_without_room_after_its_slots_is_full(kernel: ModuleType, slack: int) -> None:
     made = Map(kernel, slots=4, slack=slack)
     put = 0
     while made.put(b"%d" % put) == kernel.Stop.DONE:
@@ -119,7 +119,7 @@ def test_no_room_behind_the_slots_is_a_full_map(kernel: ModuleType, slack: int) 
 
 
 @both
-def test_numbers_end_before_they_no_longer_fit(kernel: ModuleType) -> None:
+def test_numbers_end_before_they_overflow(kernel: ModuleType) -> None:
     made = Map(kernel, slots=64, records_max=5)
     assert made.put(b"a", b"b", b"c") == kernel.Stop.DONE
     assert made.put(b"d", b"e", b"f") == kernel.Stop.FULL
@@ -127,7 +127,7 @@ def test_numbers_end_before_they_no_longer_fit(kernel: ModuleType) -> None:
 
 
 @both
-def test_fingerprints_that_are_half_equal_are_different_keys(kernel: ModuleType) -> None:
+def test_half_equal_fingerprints_are_different_keys(kernel: ModuleType) -> None:
     """The first 64 bits alone do not identify a key: the table contains one with the same 64 and 32 different bits."""
     made = Map(kernel, slots=64)
     made.put(b"a")
@@ -143,7 +143,7 @@ def test_fingerprints_that_are_half_equal_are_different_keys(kernel: ModuleType)
 
 @both
 @pytest.mark.parametrize(("slots", "words"), [(0, 4), (1, 2), (2, 4), (1 << 32, 4)])
-def test_a_table_without_a_free_slot_behind_the_others_is_refused(kernel: ModuleType, slots: int, words: int) -> None:
+def test_a_table_without_a_free_slot_at_its_end_is_refused(kernel: ModuleType, slots: int, words: int) -> None:
     with pytest.raises(ValueError, match="free slot"):
         kernel.KeyMap(array("Q", bytes(8 * words)), slots, 10, 0, SECRET, 10)
 
@@ -183,7 +183,7 @@ def siphash_128(key: bytes, data: bytes, rounds: int, final_rounds: int) -> tupl
     return first, v[0] ^ v[1] ^ v[2] ^ v[3]
 
 
-def test_our_siphash_by_the_paper_gives_the_published_result() -> None:
+def test_our_siphash_gives_the_published_result() -> None:
     first, second = siphash_128(SECRET, b"", 2, 4)
     assert (first.to_bytes(8, "little") + second.to_bytes(8, "little")).hex() == "a3817f04ba25a8e66df67214c7550293"
 

@@ -31,7 +31,7 @@ def assert_newest_of_every_key_alone(log: Log) -> None:
     assert len(contents(log)) == len(NEWEST)
 
 
-def test_the_pairs_are_what_they_are_said_to_be() -> None:
+def test_each_pair_has_different_keys_and_one_digest() -> None:
     assert len(PLAIN) == 3
     for first, second in PAIRS:
         assert first != second
@@ -66,7 +66,7 @@ def test_nothing_is_lost_across_passes(codec: int) -> None:
 
 
 @CODECS
-def test_a_tombstone_takes_its_own_key_alone(codec: int) -> None:
+def test_a_tombstone_removes_only_its_own_key(codec: int) -> None:
     log = make_log()
     append(log, *VERSIONS[1], *VERSIONS[2], codec=codec, roll=True)
     append(log, *[(second, None) for _, second in PAIRS], codec=codec, roll=True)

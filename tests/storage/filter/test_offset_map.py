@@ -32,7 +32,7 @@ def tombstones(offsets: OffsetMap) -> list[int]:
 
 @pytest.mark.scenario(91, 94, 95, 96)
 @pytest.mark.parametrize("count", [10, 100, 1000, 5000])
-def test_every_key_that_went_in_is_found(count: int) -> None:
+def test_every_inserted_key_is_found(count: int) -> None:
     offsets = OffsetMap(0, 2 * count, slots_max=count, entries_max=2 * count, secret=SECRET)
     keys = [f"k{number}" for number in range(count)]
     put(offsets, *keys)
@@ -46,7 +46,7 @@ def test_every_key_that_went_in_is_found(count: int) -> None:
     assert (dead(offsets), offsets.keys.entries) == (list(range(count)), count + 1)
 
 
-def test_an_older_record_of_a_key_is_dead_within_a_batch_and_across_batches() -> None:
+def test_an_older_record_of_a_key_is_dead_within_and_across_batches() -> None:
     offsets = offset_map()
     put(offsets, "a", "b", "a")
     put(offsets, "c", "b")
@@ -74,7 +74,7 @@ def test_an_empty_map_knows_no_offset() -> None:
 
 
 @pytest.mark.scenario(93, 96)
-def test_a_full_map_takes_not_even_a_key_that_it_has() -> None:
+def test_a_full_map_refuses_even_known_keys() -> None:
     offsets = offset_map(2)
     assert put(offsets, "a", "b") == Stop.DONE
     assert put(offsets, "b") == Stop.FULL
@@ -100,7 +100,7 @@ def test_every_slot_may_be_filled(slots: int) -> None:
 
 
 @pytest.mark.parametrize(("end_offset", "slots"), [(0, 1), (10, 20), (1 << 40, 500)])
-def test_a_table_is_as_large_as_the_dirty_part_needs(end_offset: int, slots: int) -> None:
+def test_a_table_has_the_size_that_the_dirty_part_needs(end_offset: int, slots: int) -> None:
     assert offset_map(end_offset=end_offset, slots_max=500).slots == slots
 
 
@@ -122,7 +122,7 @@ def test_a_map_without_room_for_two_keys_is_refused(buffer_bytes: int, load_fact
         entries_max(buffer_bytes, load_factor)
 
 
-def test_the_memory_of_a_table_is_used_again_and_holds_nothing_of_the_map_before() -> None:
+def test_a_tables_memory_is_reused_without_entries_of_the_earlier_map() -> None:
     memory = TableMemory()
     larger = memory.zeros(4096)
     larger[0] = larger[255] = larger[511] = 1
@@ -138,7 +138,7 @@ def test_the_memory_of_a_table_is_used_again_and_holds_nothing_of_the_map_before
     assert larger[3] == 0
 
 
-def test_memory_that_is_given_back_is_gone_even_for_who_still_looks_at_it() -> None:
+def test_released_memory_is_inaccessible_through_existing_views() -> None:
     memory = TableMemory()
     words = memory.zeros(5 << 20)
     words[0] = words[300_000] = words[-1] = 1

@@ -114,7 +114,7 @@ def test_flushed_records_survive(steps: str, ordered: bool) -> None:
 
 
 @BOTH_MODELS
-def test_recovery_may_lose_power_too(ordered: bool) -> None:
+def test_recovery_survives_a_power_loss(ordered: bool) -> None:
     """The second recovery finds at least what the first would have found, and later appends are not mixed with it."""
     growing = Growing("afra")
     known: dict[tuple[int, frozenset[tuple[str, bytes]]], list[Record]] = {}
@@ -137,7 +137,7 @@ def test_recovery_may_lose_power_too(ordered: bool) -> None:
 
 
 @BOTH_MODELS
-def test_what_was_cut_off_does_not_come_back_into_what_follows(ordered: bool) -> None:
+def test_truncated_records_do_not_return_among_later_ones(ordered: bool) -> None:
     """Recovery drops the segments after a damaged place; new records take their offsets; then the power is lost again."""
     start = CrashFiles()
     log = make_log(start, index_interval_bytes=0)
@@ -200,7 +200,7 @@ def opened(files: CrashFiles) -> Log:
 
 
 @BOTH_MODELS
-def test_retention_takes_nothing_that_it_was_not_to_take(ordered: bool) -> None:
+def test_retention_deletes_only_allowed_records(ordered: bool) -> None:
     def retain(files: CrashFiles) -> None:
         log = opened(files)
         log.advance_log_start(3)
@@ -388,7 +388,7 @@ LIVES: dict[str, list[Callable[[Managing], None]]] = {
 
 @BOTH_MODELS
 @pytest.mark.parametrize("life", LIVES)
-def test_a_data_directory_can_always_be_opened_again(life: str, ordered: bool) -> None:
+def test_a_data_directory_can_always_be_reopened(life: str, ordered: bool) -> None:
     managing = Managing(LIVES[life])
     states = 0
     for files, owed in disks_left(

@@ -35,7 +35,7 @@ LOST_AT_MOST = size(1, 2)
 
 @pytest.mark.scenario(41, 123, 129, 130, 131, 132, 133, 210)
 @pytest.mark.parametrize("name", LIVES)
-def test_whatever_a_power_loss_leaves_the_log_means_the_same(name: str) -> None:
+def test_the_log_has_the_same_meaning_after_any_power_loss(name: str) -> None:
     thinned_to = THINNED_TO.get(name, 1) * size(32 if name in THINNED_TO else 12, 1)
     search = LIVES[name].search(
         losses=2,
@@ -58,7 +58,7 @@ def test_whatever_a_power_loss_leaves_the_log_means_the_same(name: str) -> None:
         ("a start, an abort, a roll", "flush", size(16, 4), size(1, 2)),
     ],
 )
-def test_the_search_notices_syncs_that_do_nothing(name: str, function: str, thinned_to: int, lost_at_most: int) -> None:
+def test_the_search_notices_syncs_without_effect(name: str, function: str, thinned_to: int, lost_at_most: int) -> None:
     """A search that finds nothing wrong must be able to find something."""
     search = LIVES[name].search(
         losses=1,

@@ -111,7 +111,7 @@ WAYS: dict[str, Callable[[], Log]] = {
 
 
 @each_case("way", WAYS)
-def test_an_active_segment_has_drawn(way: str) -> None:
+def test_an_active_segment_has_drawn_its_jitter(way: str) -> None:
     assert WAYS[way]().segments.active.rolling_jitter_ms == 399
 
 
@@ -134,7 +134,7 @@ def test_without_jitter_nothing_is_drawn() -> None:
     assert opened(config=replace(CONFIG, segment_jitter_ms=0)).segments.active.rolling_jitter_ms == 0
 
 
-def test_a_log_that_moves_keeps_what_its_active_segment_has_drawn() -> None:
+def test_a_moved_log_keeps_the_drawn_jitter_of_its_active_segment() -> None:
     manager, log = made()
     log.segments.active.rolling_jitter_ms = 123
     move = manager.relocation(A, "/e", 0)
@@ -148,7 +148,7 @@ def test_a_log_that_moves_keeps_what_its_active_segment_has_drawn() -> None:
     assert (log.data_dir, log.segments.active.rolling_jitter_ms) == ("/e", 123)
 
 
-def test_logs_of_one_time_roll_at_different_times() -> None:
+def test_logs_created_together_roll_at_different_times() -> None:
     files, rng = CrashFiles(), random.Random(1)
     drawn = set()
     for index in range(40):

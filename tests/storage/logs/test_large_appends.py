@@ -61,7 +61,7 @@ def keys(log: Log) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("stamps", [False, True])
-def test_a_large_batch_is_appended_as_any_other(files: tuple[Files, str], stamps: bool) -> None:
+def test_a_large_batch_is_appended_like_any_other(files: tuple[Files, str], stamps: bool) -> None:
     log, plain = opened(files), opened((CrashFiles(), "/data"))
     if stamps:
         for each in (log, plain):
@@ -95,7 +95,7 @@ def _give_up(log: Log) -> None:
 
 @pytest.mark.parametrize("between", [_append, _roll, _another, _give_up])
 @pytest.mark.parametrize("is_written", [True, False])
-def test_what_comes_between_makes_it_begin_anew(
+def test_a_change_between_the_steps_restarts_the_append(
     files: tuple[Files, str], between: Callable[[Log], None], is_written: bool
 ) -> None:
     log = opened(files)
@@ -112,7 +112,7 @@ def test_what_comes_between_makes_it_begin_anew(
     assert keys(reopen(log, clean=False)) == keys(log) == [*before, b"large", b"too"]
 
 
-def test_a_clean_stop_leaves_nothing_of_it(files: tuple[Files, str]) -> None:
+def test_a_clean_stop_leaves_no_part_of_the_batch(files: tuple[Files, str]) -> None:
     log = opened(files)
     size_bytes = log.size_bytes
     _, ahead = announced(log)
@@ -124,7 +124,7 @@ def test_a_clean_stop_leaves_nothing_of_it(files: tuple[Files, str]) -> None:
     assert files[0].size(path) == size_bytes
 
 
-def test_a_power_loss_between_the_steps_or_in_them_leaves_what_was_there_or_all() -> None:
+def test_a_power_loss_during_the_steps_leaves_the_old_log_or_all() -> None:
     def life(files: CrashFiles) -> Log:
         log = make_log(files, flush_messages=1 << 60)
         append(log, ("before", "it"))
@@ -155,7 +155,7 @@ def test_a_power_loss_between_the_steps_or_in_them_leaves_what_was_there_or_all(
 
 
 @pytest.mark.parametrize("step", ["write", "append"])
-def test_a_disk_that_refuses_leaves_the_log_as_it_was(step: str) -> None:
+def test_a_disk_that_refuses_leaves_the_log_unchanged(step: str) -> None:
     files = CrashFiles()
     log = opened((files, "/data"))
 

@@ -74,7 +74,7 @@ def refused(code: ErrorCode) -> "pytest.RaisesExc[KafkaError]":
 # Appending
 
 
-def test_offsets_go_on_where_the_last_append_ended() -> None:
+def test_offsets_continue_where_the_last_append_ended() -> None:
     log = make_log()
 
     assert put(log, batch(("a", "1"), ("b", "2"))) == AppendInfo(0, 1, -1, 0)
@@ -83,7 +83,7 @@ def test_offsets_go_on_where_the_last_append_ended() -> None:
     assert log_contents(log) == [(0, b"a", b"1"), (1, b"b", b"2"), (2, b"c", b"3")]
 
 
-def test_stored_bytes_are_those_received_but_for_offset_and_epoch() -> None:
+def test_stored_bytes_equal_those_received_except_offset_and_epoch() -> None:
     log = make_log()
     append(log, ("before", "x"))
     sent = batch(("k", "v"), codec=4)
@@ -140,7 +140,7 @@ def test_a_keyless_record_on_a_compacted_topic_is_named() -> None:
     assert [error.batch_index for error in raised.value.record_errors] == [1]
 
 
-def test_a_changed_configuration_holds_from_the_next_append() -> None:
+def test_a_changed_configuration_applies_to_the_next_append() -> None:
     log = make_log(cleanup_policy=DELETE)
     put(log, batch((None, "v")))
     log.config = LogConfig(cleanup_policy=("compact",))
@@ -193,7 +193,9 @@ def test_a_batch_that_just_fits_does_not_roll() -> None:
         pytest.param({"segment_index_bytes": 23, "index_interval_bytes": 0}, [1, 2, 3], [0, 1, 2], id="no room at all"),
     ],
 )
-def test_rolling(config: dict[str, Any], timestamps: list[int], expected: list[int]) -> None:
+def test_segments_roll_by_size_time_and_index(
+    config: dict[str, Any], timestamps: list[int], expected: list[int]
+) -> None:
     log = make_log(**config)
     for timestamp in timestamps:
         append(log, ("k", "v"), timestamp=timestamp)
@@ -242,7 +244,7 @@ def test_jitter_comes_from_the_random_source_given() -> None:
     assert jitters(1) == jitters(1) != jitters(2)
 
 
-def test_offsets_more_than_31_bits_above_the_base_begin_a_new_segment() -> None:
+def test_offsets_more_than_31_bits_above_the_base_start_a_segment() -> None:
     log = make_log()
     huge = batch(("k", "v"), last_offset_delta=2**31 - 2)
     put(log, huge, origin=AppendOrigin.COORDINATOR)
@@ -252,7 +254,7 @@ def test_offsets_more_than_31_bits_above_the_base_begin_a_new_segment() -> None:
     assert [offset for offset, _, _ in log_contents(log)] == [0, 2**31 - 1, 2**31]
 
 
-def test_an_empty_active_segment_stays_when_rolled() -> None:
+def test_an_empty_active_segment_is_not_rolled() -> None:
     log = make_log()
     assert log.roll(0) is log.roll(0)
     append(log, ("k", "v"), roll=True)
@@ -260,7 +262,7 @@ def test_an_empty_active_segment_stays_when_rolled() -> None:
     assert bases(log) == [0, 1]
 
 
-def test_a_roll_leaves_whole_indexes_and_a_snapshot_for_the_new_base() -> None:
+def test_a_roll_leaves_complete_indexes_and_a_snapshot() -> None:
     log = make_log(index_interval_bytes=0)
     put_many(log, 3)
     log.roll(0)
@@ -277,7 +279,7 @@ def test_a_roll_leaves_whole_indexes_and_a_snapshot_for_the_new_base() -> None:
 
 
 @pytest.mark.parametrize("then", ["flushed", "closed", "killed", "deleted"])
-def test_long_indexes_are_written_by_whoever_flushes_after_the_roll(then: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_indexes_are_written_by_the_first_flush_after_the_roll(then: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Writing the indexes of a segment of a gigabyte takes 20 ms, during which every task would wait."""
     monkeypatch.setattr(segment_module, "WRITTEN_AT_ONCE", 0)
     log = make_log(index_interval_bytes=0, cleanup_policy=DELETE, retention_bytes=0)
@@ -318,7 +320,7 @@ def three_segments() -> Log:
     "offset, expected",
     [(0, range(4)), (1, range(4)), (2, range(2, 4)), (3, range(2, 4)), (4, range(4, 8)), (9, range(8, 10)), (10, ())],
 )
-def test_a_read_gives_whole_batches_of_one_segment(offset: int, expected: range) -> None:
+def test_a_read_returns_complete_batches_of_one_segment(offset: int, expected: range) -> None:
     assert [at for at, _, _ in contents(read(three_segments(), offset).read())] == list(expected)
 
 
@@ -353,7 +355,7 @@ def test_a_read_stays_below_the_given_end(up_to: int, expected: int) -> None:
         (9, 9, True, 6, 0, (8, 0)),  # beyond the end
     ],
 )
-def test_a_fetch_tells_what_counts_and_where_it_began(
+def test_a_fetch_returns_its_valid_bytes_and_its_start(
     offset: int, max_batches: float, whole: bool, up_to: int, offered_batches: float, start: tuple[int, int]
 ) -> None:
     log = three_segments()
@@ -390,7 +392,7 @@ def replace_with(log: Log, old: list[LogSegment], *kept: bytearray, now_ms: int 
 
 
 @pytest.mark.scenario(150)
-def test_a_read_in_a_gap_gives_what_follows_it_in_later_segments_too() -> None:
+def test_a_read_in_a_gap_returns_the_next_records_of_later_segments() -> None:
     log = three_segments()
     first, second, _ = log.segments
     replace_with(log, [first], batch(("k", "v"), base_offset=1))
@@ -400,14 +402,14 @@ def test_a_read_in_a_gap_gives_what_follows_it_in_later_segments_too() -> None:
     assert [at for at, _, _ in contents(read(log, 2).read())] == [8, 9]
 
 
-def test_a_read_with_nothing_left_is_empty() -> None:
+def test_a_read_at_the_end_is_empty() -> None:
     log = make_log()
     assert len(read(log, 0)) == 0 and read(log, 0).read() == b""
     append(log, ("k", "v"))
     assert not read(log, 1)
 
 
-def test_bytes_that_are_no_batches_are_told_not_sent() -> None:
+def test_bytes_that_are_not_batches_are_reported_and_not_sent() -> None:
     log = make_log(index_interval_bytes=0)
     for number in range(4):
         append(log, (f"k{number}", "v"))
@@ -439,7 +441,7 @@ def timed(*timestamps: int, rolls: tuple[int, ...] = ()) -> Log:
     "timestamp, expected",
     [(0, (10, 0, 0)), (10, (10, 0, 0)), (11, (30, 1, 1)), (30, (30, 1, 1)), (31, (40, 3, 3)), (41, None)],
 )
-def test_a_search_by_time_finds_the_first_record_that_late(
+def test_a_search_by_time_finds_the_first_late_enough_record(
     timestamp: int, expected: tuple[int, int, int] | None
 ) -> None:
     assert to_the_end(timed(10, 30, 20, 40, rolls=(1,)).search_timestamp(timestamp)) == expected
@@ -451,14 +453,14 @@ def test_a_search_by_time_skips_records_below_the_log_start() -> None:
     assert to_the_end(log.search_timestamp(5)) == (20, 2, 2)
 
 
-def test_the_largest_timestamp_is_found_whereever_it_lies() -> None:
+def test_the_largest_timestamp_is_found_anywhere() -> None:
     assert to_the_end(timed(10, 50, 20, 40, rolls=(0, 2)).search_max_timestamp()) == (50, 1, 1)
     assert to_the_end(timed(10, 50, 50, rolls=(1,)).search_max_timestamp()) == (50, 1, 1)
     assert to_the_end(timed().search_max_timestamp()) is None
     assert to_the_end(timed(-1, -1).search_max_timestamp()) is None
 
 
-def test_a_time_that_only_an_emptied_batch_reached_is_not_found() -> None:
+def test_a_time_reached_only_by_an_emptied_batch_is_not_found() -> None:
     """Kafka does the same: the batch keeps its max timestamp, so its segment is searched, and no later one."""
     log = timed(10, 99, 50, rolls=(1,))
     emptied = batch(base_offset=1, last_offset_delta=0, timestamp=())
@@ -471,7 +473,7 @@ def test_a_time_that_only_an_emptied_batch_reached_is_not_found() -> None:
 
 
 @pytest.mark.scenario(165)
-def test_a_batch_sent_again_is_answered_as_the_first_time() -> None:
+def test_a_repeated_batch_gets_the_first_response() -> None:
     log = make_log()
     for sequence in range(5):
         append(log, ("k", "v"), producer_id=9, base_sequence=sequence, timestamp=100 + sequence)
@@ -501,7 +503,7 @@ def test_after_a_restart_the_last_batch_is_still_known() -> None:
     assert not put(log, batch(("k", "v"), producer_id=9, base_sequence=2)).duplicate
 
 
-def test_a_duplicate_neither_rolls_nor_wakes_anything() -> None:
+def test_a_duplicate_causes_no_roll_and_no_wake_up() -> None:
     log = make_log(segment_bytes=2 * ONE_BYTES)
     append(log, ("k", "v"), producer_id=9)
     append(log, ("k", "v"))
@@ -530,7 +532,7 @@ def test_an_open_transaction_holds_the_last_stable_offset() -> None:
 
 
 @pytest.mark.scenario(163)
-def test_the_last_stable_offset_never_lies_below_the_log_start() -> None:
+def test_the_last_stable_offset_is_never_below_the_log_start() -> None:
     log = make_log()
     append(log, ("k", "v"), producer_id=1, transactional=True)
     put_many(log, 3)
@@ -539,7 +541,7 @@ def test_the_last_stable_offset_never_lies_below_the_log_start() -> None:
 
 
 @pytest.mark.scenario(164)
-def test_aborted_transactions_are_told_for_the_range_they_touch_across_segments() -> None:
+def test_aborted_transactions_are_returned_for_a_range_across_segments() -> None:
     log = make_log()
     append(log, ("k", "v"), producer_id=1, transactional=True, roll=True)
     append(log, ("k", "v"), producer_id=2, transactional=True, roll=True)
@@ -554,7 +556,7 @@ def test_aborted_transactions_are_told_for_the_range_they_touch_across_segments(
     assert log.aborted_transactions(0, end) == reopen(log).aborted_transactions(0, end)
 
 
-def test_aborted_transactions_are_told_to_the_end_of_a_segment_that_was_read_to_its_end() -> None:
+def test_aborted_transactions_are_returned_to_the_end_of_a_completely_read_segment() -> None:
     log = make_log()
     for producer_id in (1, 2):
         append(log, ("k", "v"), producer_id=producer_id, transactional=True)
@@ -564,7 +566,7 @@ def test_aborted_transactions_are_told_to_the_end_of_a_segment_that_was_read_to_
     assert [txn.producer_id for txn in log.overlapping_aborted(2, 4, read(log, 2))] == [2]
 
 
-def test_aborted_transactions_are_told_only_as_far_as_the_bytes_read_reach() -> None:
+def test_aborted_transactions_are_returned_only_up_to_the_bytes_read() -> None:
     log = make_log(index_interval_bytes=0)
     for producer_id in (1, 2):
         append(log, ("k", "v"), producer_id=producer_id, transactional=True)
@@ -588,7 +590,7 @@ def refuse(log: Log, operation: str) -> None:
     log.files.refuse = no
 
 
-def test_after_a_disk_error_the_log_is_offline_and_what_was_acknowledged_is_there() -> None:
+def test_after_a_disk_error_the_log_is_offline_and_keeps_acknowledged_records() -> None:
     log = make_log()
     append(log, ("k", "v"))
     refuse(log, "append")
@@ -628,7 +630,7 @@ def test_a_disk_error_while_rolling_loses_nothing(operation: str) -> None:
     assert log_contents(log) == [(0, b"k", b"v"), (1, b"k2", b"v")]
 
 
-def test_a_file_that_cannot_be_read_refuses_who_reads_it() -> None:
+def test_a_read_of_an_unreadable_file_is_refused() -> None:
     for look in (lambda log: read(log, 1), lambda log: to_the_end(log.search_timestamp(5))):
         log = make_log()
         append(log, ("k", "v"), ("l", "v"))
@@ -648,7 +650,7 @@ def test_a_disk_error_while_flushing_leaves_the_recovery_point() -> None:
     assert log.recovery_point == 0
 
 
-def test_a_retired_log_answers_with_the_code_it_was_given() -> None:
+def test_a_retired_log_returns_its_given_error_code() -> None:
     log = make_log()
     log.retire(Health("deleted", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
     with refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
@@ -658,7 +660,7 @@ def test_a_retired_log_answers_with_the_code_it_was_given() -> None:
 # Flushing
 
 
-def test_flush_messages_asks_for_a_flush_once_enough_has_been_appended() -> None:
+def test_flush_messages_requests_a_flush_after_enough_appends() -> None:
     log = make_log(flush_messages=3)
     put_many(log, 2)
     assert not log.needs_flush
@@ -671,9 +673,7 @@ def test_flush_messages_asks_for_a_flush_once_enough_has_been_appended() -> None
 
 @pytest.mark.parametrize("flush_messages", [2, 100])
 @pytest.mark.parametrize("flush_ms", [50, MAX_LONG])
-def test_of_all_logs_those_want_a_flush_that_it_is_due_for_or_that_have_rolled(
-    flush_messages: int, flush_ms: int
-) -> None:
+def test_due_and_rolled_logs_want_a_flush(flush_messages: int, flush_ms: int) -> None:
     def made(*, rolled: bool = False, count: int = 1, flushed: bool = False) -> Log:
         log = make_log(flush_messages=flush_messages, flush_ms=flush_ms)
         put_many(log, count)
@@ -695,7 +695,7 @@ def test_of_all_logs_those_want_a_flush_that_it_is_due_for_or_that_have_rolled(
 
 
 @pytest.mark.parametrize("flush_messages", [1, 3])
-def test_what_has_to_be_flushed_is_not_read_before(flush_messages: int) -> None:
+def test_records_that_need_a_flush_are_not_read_before_it(flush_messages: int) -> None:
     log = make_log(flush_messages=flush_messages)
     put_many(log, flush_messages - 1)
     assert log.high_watermark == log.last_stable_offset == flush_messages - 1
@@ -713,7 +713,7 @@ def test_what_has_to_be_flushed_is_not_read_before(flush_messages: int) -> None:
     assert log.high_watermark == log.log_end_offset
 
 
-def test_a_high_watermark_never_goes_back_when_flush_messages_shrinks() -> None:
+def test_a_high_watermark_never_decreases_when_flush_messages_shrinks() -> None:
     log = make_log()
     put_many(log, 5)
     log.config = replace(log.config, flush_messages=1)
@@ -724,7 +724,7 @@ def test_a_high_watermark_never_goes_back_when_flush_messages_shrinks() -> None:
     assert log.high_watermark == 6
 
 
-def test_an_open_transaction_behind_the_high_watermark_is_not_what_holds_readers_back() -> None:
+def test_an_open_transaction_after_the_high_watermark_does_not_limit_readers() -> None:
     log = make_log(flush_messages=1)
     Producer(log, 7, transactional=True).write("a")
     assert (log.high_watermark, log.last_stable_offset) == (0, 0)
@@ -734,7 +734,7 @@ def test_an_open_transaction_behind_the_high_watermark_is_not_what_holds_readers
 
 @pytest.mark.parametrize("written_at_once", [segment_module.WRITTEN_AT_ONCE, 0], ids=["short", "long"])
 @pytest.mark.parametrize("checkpointed", ["before the roll", "after the roll", "after the next flush"])
-def test_after_a_roll_behind_a_flush_the_sealed_segment_is_found_with_all_its_indexes(
+def test_a_segment_sealed_after_a_flush_is_found_with_all_its_indexes(
     checkpointed: str, written_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The flush has not vouched for the indexes, and the roll does not wait for the disk."""
@@ -761,7 +761,7 @@ def test_after_a_roll_behind_a_flush_the_sealed_segment_is_found_with_all_its_in
         assert sealed.offset_index.entry_count == 2
 
 
-def test_one_flush_covers_what_was_appended_before_it_began() -> None:
+def test_one_flush_covers_everything_appended_before_its_start() -> None:
     log = make_log()
     put_many(log, 2)
     flush = log.begin_flush()
@@ -772,7 +772,7 @@ def test_one_flush_covers_what_was_appended_before_it_began() -> None:
     assert log.recovery_point == 2
 
 
-def test_a_flush_that_a_roll_overtakes_promises_less() -> None:
+def test_a_flush_overtaken_by_a_roll_covers_less() -> None:
     """The sealed segment's indexes were not synced, so recovery must still check it."""
     log = make_log()
     put_many(log, 2)
@@ -799,7 +799,7 @@ def test_sealed_segments_are_flushed_without_the_active_one() -> None:
     assert log.begin_flush_of_sealed() is None
 
 
-def test_a_flush_does_not_mind_segments_that_are_gone_meanwhile() -> None:
+def test_a_flush_ignores_segments_deleted_while_it_runs() -> None:
     log = make_log(cleanup_policy=DELETE, retention_ms=10, file_delete_delay_ms=0)
     append(log, ("k", "v"), timestamp=0, roll=True)
     append(log, ("k", "v"), timestamp=100)
@@ -812,7 +812,7 @@ def test_a_flush_does_not_mind_segments_that_are_gone_meanwhile() -> None:
     assert log.recovery_point == 2
 
 
-def test_a_flush_lets_go_segments_that_were_replaced_meanwhile() -> None:
+def test_a_flush_releases_segments_replaced_while_it_runs() -> None:
     """The thread that drops the last reference closes the files, which takes long for large ones: this is the syncing one."""
     log = make_log()
     put_many(log, 2)
@@ -828,7 +828,7 @@ def test_a_flush_lets_go_segments_that_were_replaced_meanwhile() -> None:
     assert log.recovery_point == 2
 
 
-def test_a_flush_that_failed_has_all_to_sync_again() -> None:
+def test_a_failed_flush_must_sync_everything_again() -> None:
     log = make_log()
     put_many(log, 2)
     log.roll(0)
@@ -850,7 +850,7 @@ def test_a_flush_that_failed_has_all_to_sync_again() -> None:
 
 
 @pytest.mark.scenario(167)
-def test_the_log_start_moves_forward_only_and_never_above_the_high_watermark() -> None:
+def test_the_log_start_only_increases_and_stays_below_the_high_watermark() -> None:
     log = three_segments()
     log.advance_log_start(5)
     log.advance_log_start(3)
@@ -873,7 +873,7 @@ def compacted() -> tuple[Log, list[LogSegment]]:
     return log, list(log.segments)[:3]
 
 
-def test_a_swap_puts_new_segments_in_the_place_of_old_ones() -> None:
+def test_a_swap_replaces_old_segments_by_new_ones() -> None:
     log, old = compacted()
     new = replace_with(log, old, batch(("k2", "v"), base_offset=2))
     assert log.segments.first is new and new in log.segments and old[0] not in log.segments
@@ -892,7 +892,7 @@ def test_readers_of_the_old_segments_are_not_disturbed() -> None:
     assert contents(held.read()) == [(1, b"k1", b"v")]
 
 
-def test_replaced_files_and_snapshots_wait_under_the_name_deleted() -> None:
+def test_replaced_files_and_snapshots_are_renamed_to_deleted() -> None:
     log, old = compacted()
     replace_with(log, old, batch(("k2", "v"), base_offset=2), now_ms=5)
     assert names(log, ".snapshot") == [
@@ -916,7 +916,7 @@ def test_replaced_files_and_snapshots_wait_under_the_name_deleted() -> None:
     assert not log.deleted_files.waiting
 
 
-def test_a_second_swap_of_the_same_base_does_not_lose_its_files_to_the_first() -> None:
+def test_a_second_swap_of_the_same_base_keeps_its_own_files() -> None:
     log, old = compacted()
     first = replace_with(log, old[:2], batch(("k1", "v"), base_offset=1), now_ms=0)
     replace_with(log, [first, old[2]], batch(("k2", "v"), base_offset=2), now_ms=30_000)
@@ -926,7 +926,7 @@ def test_a_second_swap_of_the_same_base_does_not_lose_its_files_to_the_first() -
     assert [at for at, _, _ in log_contents(reopen(log))] == [2, 3, 4]
 
 
-def test_an_old_segment_with_a_damaged_index_is_read_on_during_a_swap() -> None:
+def test_an_old_segment_with_a_damaged_index_stays_readable_during_a_swap() -> None:
     log = make_log(index_interval_bytes=0)
     put_many(log, 9, timestamp=5)
     log.roll(0)
@@ -943,7 +943,7 @@ def test_an_old_segment_with_a_damaged_index_is_read_on_during_a_swap() -> None:
     assert [at for at, _, _ in contents(read(log, 5).read())] == [5, 6, 7, 8]
 
 
-def test_appends_between_the_halves_of_a_swap_are_kept() -> None:
+def test_appends_between_the_steps_of_a_swap_are_kept() -> None:
     log, old = compacted()
     new = LogSegment.create(log.files, log.directory, 0, log.config, 0, paths.CLEANED)
     log.prepare_swap([new], old)
@@ -955,7 +955,7 @@ def test_appends_between_the_halves_of_a_swap_are_kept() -> None:
     assert [at for at, _, _ in log_contents(log)] == [3, 4, 5, 6]
 
 
-def test_a_disk_error_in_a_swap_takes_the_log_offline_with_one_of_the_two_on_disk() -> None:
+def test_a_disk_error_in_a_swap_leaves_one_version_offline() -> None:
     log, old = compacted()
     new = LogSegment.create(log.files, log.directory, 0, log.config, 0, paths.CLEANED)
     refuse(log, "rename")
@@ -970,7 +970,7 @@ def test_a_disk_error_in_a_swap_takes_the_log_offline_with_one_of_the_two_on_dis
 
 @pytest.mark.scenario(117)
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_reopened_log_is_the_same(clean: bool) -> None:
+def test_a_reopened_log_is_unchanged(clean: bool) -> None:
     log = three_segments()
     pairs: list[Pair] = [("k", "v")]
     append(log, *pairs, producer_id=4, transactional=True)

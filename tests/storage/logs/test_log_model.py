@@ -227,7 +227,7 @@ class LogModel(RuleBasedStateMachine):
             assert found.timestamp == self.records[found.offset][0]
 
     @invariant()
-    def the_log_holds_what_the_model_says(self) -> None:
+    def the_log_matches_the_model(self) -> None:
         if not hasattr(self, "log"):
             return
         assert (self.log.log_start_offset, self.log.log_end_offset) == (self.start, self.end)
@@ -243,7 +243,7 @@ class LogModel(RuleBasedStateMachine):
         assert told >= {(producer, at) for producer, begin, at in self.aborted if begin >= self.start}
 
     @invariant()
-    def segments_lie_one_behind_the_other(self) -> None:
+    def segments_are_consecutive(self) -> None:
         if not hasattr(self, "log"):
             return
         end = -1

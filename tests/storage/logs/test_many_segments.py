@@ -34,7 +34,7 @@ def a_look_for_aborted_transactions(log: Log) -> Step:
     return lambda: list(log.overlapping_aborted(0, log.log_end_offset, at_once=True))
 
 
-def a_choice_of_what_is_to_be_deleted(log: Log) -> Step:
+def a_choice_of_segments_to_delete(log: Log) -> Step:
     log.advance_log_start(log.log_end_offset)
     return lambda: log.begin_deletion(0, at_once=True)
 
@@ -62,7 +62,7 @@ def the_first_file_to_be_removed(log: Log) -> Step:
 CALLS_A_SEGMENT: dict[Callable[[Log], Step], float] = {
     a_roll: 0.1,
     a_look_for_aborted_transactions: 1,
-    a_choice_of_what_is_to_be_deleted: 0.1,
+    a_choice_of_segments_to_delete: 0.1,
     the_end_of_a_deletion: 1,
     the_end_of_a_swap: 2,
     the_first_file_to_be_removed: 0.1,
@@ -70,7 +70,7 @@ CALLS_A_SEGMENT: dict[Callable[[Log], Step], float] = {
 
 
 @pytest.mark.parametrize("step", CALLS_A_SEGMENT, ids=lambda step: step.__name__)
-def test_a_step_costs_next_to_nothing_for_each_other_segment(
+def test_a_step_costs_almost_nothing_per_additional_segment(
     step: Callable[[Log], Step], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_module, "SEGMENTS_AT_ONCE", AT_ONCE, raising=False)

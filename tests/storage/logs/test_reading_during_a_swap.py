@@ -84,7 +84,7 @@ def copied(sources: Log, log: Log) -> LogSegment:
 
 
 @pytest.mark.parametrize("timestamp", [-1, 1_000])
-def test_a_log_answers_during_a_swap_as_before_it(timestamp: int) -> None:
+def test_a_log_answers_during_a_swap_as_before(timestamp: int) -> None:
     for chosen in count():  # the moment of the first read
         last = chosen + size(2, 10**9) if chosen else 10**9
         written = filled(timestamp)
@@ -125,7 +125,7 @@ class SlowFiles(OsFiles):
         return super().exists(path)
 
 
-def test_an_index_that_is_renamed_while_it_is_loaded_is_not_taken_for_an_empty_one(tmp_path: object) -> None:
+def test_an_index_renamed_while_it_loads_is_not_taken_for_empty(tmp_path: object) -> None:
     """Otherwise aborted records would be shown as committed."""
     path, txn = f"{tmp_path}/0.txnindex", AbortedTxn(7, 0, 1, 2)
     written = TransactionIndex(OsFiles(), path, 0)
@@ -147,7 +147,7 @@ def test_an_index_that_is_renamed_while_it_is_loaded_is_not_taken_for_an_empty_o
     assert list(found) == [txn] == index.entries()
 
 
-def test_a_name_that_is_not_there_takes_no_directory_offline() -> None:
+def test_a_missing_name_takes_no_directory_offline() -> None:
     log = make_log()
     log.fail(FileNotFoundError(errno.ENOENT, "no such file"))
     assert log.failure is None

@@ -164,7 +164,7 @@ def end_of(base: int, suffix: str) -> int:
 
 @pytest.mark.scenario(41, 123)
 @each_case("before, after", [case[1:] for case in SWAPS], ids=[case[0] for case in SWAPS])
-def test_a_half_done_swap_is_finished_or_undone(before: list[str], after: list[str]) -> None:
+def test_a_partial_swap_is_completed_or_undone(before: list[str], after: list[str]) -> None:
     files = CrashFiles()
     files.make_dir(DIRECTORY)
     for name in before:
@@ -175,7 +175,7 @@ def test_a_half_done_swap_is_finished_or_undone(before: list[str], after: list[s
     assert left == names(files) == sorted(after)
 
 
-def test_a_cleaned_file_below_a_swap_undoes_nothing_if_its_segment_cannot_be_read() -> None:
+def test_a_cleaned_file_below_an_unreadable_swap_undoes_nothing() -> None:
     """Passes fail on a damaged segment, which was therefore not split."""
     files = CrashFiles()
     files.make_dir(DIRECTORY)
@@ -198,7 +198,7 @@ def test_a_finished_swap_has_the_new_bytes() -> None:
     assert files.open(f"{DIRECTORY}/{log_name(0)}").read_at(0, 9) == b"new"
 
 
-def test_an_empty_new_segment_takes_the_old_index_of_its_base_with_it() -> None:
+def test_an_empty_new_segment_removes_the_old_index_of_its_base() -> None:
     """Otherwise a transaction index of the old segment would be next to the new, empty log."""
     files = CrashFiles()
     files.make_dir(DIRECTORY)
@@ -206,7 +206,7 @@ def test_an_empty_new_segment_takes_the_old_index_of_its_base_with_it() -> None:
     assert finish_swaps(files, DIRECTORY, lambda base, _: base) == [log_name(0), log_name(5)]
 
 
-def test_a_swap_is_finished_with_the_range_that_its_log_tells() -> None:
+def test_a_swap_is_completed_with_the_range_of_its_log() -> None:
     files = written(every=3, count=8)
     old = files.open(f"{DIRECTORY}/{log_name(0)}")
     swap = files.open(f"{DIRECTORY}/{log_name(0)}.swap", create=True)
@@ -245,9 +245,7 @@ def test_after_a_crash_the_log_ends_before_the_first_damaged_byte() -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("clean", [True, False], ids=["an index is missing", "after a crash"])
-def test_records_of_an_old_format_are_refused_and_neither_they_nor_what_follows_is_deleted(
-    magic: int, clean: bool
-) -> None:
+def test_records_of_an_old_format_are_refused_and_nothing_is_deleted(magic: int, clean: bool) -> None:
     files = written(every=3, count=6)
     log_file = f"{0:020}.log"
     change(files, log_file, lambda data: data.extend(old_message(magic, 3)))
@@ -268,7 +266,7 @@ def test_a_torn_message_of_an_old_format_is_a_torn_tail(magic: int) -> None:
         assert files.snapshot()[f"{DIRECTORY}/{0:020}.log"] == whole
 
 
-def test_a_torn_tail_is_cut_off_wherever_it_ends() -> None:
+def test_a_torn_tail_is_truncated_anywhere() -> None:
     whole = written(count=4)
     one = len(whole.snapshot()[f"{DIRECTORY}/{log_name(3)}"])
     for size in range(one):
@@ -279,7 +277,7 @@ def test_a_torn_tail_is_cut_off_wherever_it_ends() -> None:
 
 
 @pytest.mark.scenario(137)
-def test_what_lies_below_the_recovery_point_is_not_scanned() -> None:
+def test_records_below_the_recovery_point_are_not_scanned() -> None:
     def damaged() -> CrashFiles:
         files = written()
         change(files, log_name(0), lambda data: data.__setitem__(-1, data[-1] ^ 1))
@@ -291,7 +289,7 @@ def test_what_lies_below_the_recovery_point_is_not_scanned() -> None:
     assert load(damaged(), recovery_point=50).recovery_point == 9
 
 
-def test_the_recovery_point_stays_until_something_is_flushed() -> None:
+def test_the_recovery_point_stays_until_a_flush() -> None:
     log = load(written(), recovery_point=4)
     assert log.recovery_point == 4
     log.flush(0)
@@ -300,7 +298,7 @@ def test_the_recovery_point_stays_until_something_is_flushed() -> None:
 
 @pytest.mark.scenario(124)
 @each_case("seed", range(10))
-def test_garbage_behind_the_log_and_in_the_indexes_is_cleared_away(seed: int) -> None:
+def test_garbage_after_the_log_and_in_its_indexes_is_removed(seed: int) -> None:
     rng = random.Random(seed)
     files = written()
     for name in names(files):
@@ -330,7 +328,7 @@ def test_batches_with_gaps_and_emptied_batches_are_valid() -> None:
     assert [(state.producer_id, state.last_sequence) for state in log.producers] == [(1, 3), (2, 1)]
 
 
-def test_offsets_that_go_back_end_the_log() -> None:
+def test_decreasing_offsets_end_the_log() -> None:
     files = written(count=2)
     change(files, log_name(0), lambda data: data.extend(batch(("k", "v"), base_offset=1)))
     assert load(files).log_end_offset == 2
@@ -351,7 +349,7 @@ INDEX_DAMAGE: list[tuple[str, Callable[[bytearray], object]]] = [
 @pytest.mark.scenario(120, 190)
 @each_case("edit", [case[1] for case in INDEX_DAMAGE], ids=[case[0] for case in INDEX_DAMAGE])
 @each_case("kind", [paths.INDEX, paths.TIME_INDEX])
-def test_a_damaged_index_is_as_before_after_recovery(kind: str, edit: Callable[[bytearray], object]) -> None:
+def test_a_damaged_index_is_restored_by_recovery(kind: str, edit: Callable[[bytearray], object]) -> None:
     files = written()
     before = files.snapshot()
     for base in (0, 3, 6):
@@ -407,7 +405,7 @@ def test_transaction_indexes_are_rebuilt() -> None:
             assert load(copy, clean=clean).aborted_transactions(0, 9) == expected, (damage, clean)
 
 
-def test_a_segment_whose_index_is_rebuilt_is_cut_where_it_is_damaged() -> None:
+def test_a_segment_whose_index_is_rebuilt_is_truncated_at_its_damage() -> None:
     files = written()
     files.remove(f"{DIRECTORY}/{3:020}.index")
     change(files, log_name(3), lambda data: data.__delitem__(-1))
@@ -426,7 +424,7 @@ def test_index_files_without_a_log_are_removed() -> None:
     assert len(notes) == 3
 
 
-def test_files_of_others_are_left_alone() -> None:
+def test_foreign_files_are_left_alone() -> None:
     files = written()
     make(files, "notes.txt", "1.log", "remote_log_snapshot")
     load(files)
@@ -441,7 +439,7 @@ def snapshots(files: CrashFiles) -> list[int]:
 
 
 @pytest.mark.scenario(116)
-def test_snapshots_that_belong_to_no_segment_go_but_for_the_newest() -> None:
+def test_snapshots_without_a_segment_are_removed_except_the_newest() -> None:
     files = written(producer_id=1, every=3, count=0)
     log = make_log(files)
     for number in range(7):
@@ -457,7 +455,7 @@ def test_snapshots_that_belong_to_no_segment_go_but_for_the_newest() -> None:
 
 
 @pytest.mark.parametrize("damaged", [[7], [6, 7], [3, 6, 7]])
-def test_a_damaged_snapshot_is_made_up_for_by_the_log(damaged: list[int]) -> None:
+def test_a_damaged_snapshot_is_replaced_by_replay(damaged: list[int]) -> None:
     files = CrashFiles()
     log = make_log(files)
     for number in range(7):
@@ -470,7 +468,7 @@ def test_a_damaged_snapshot_is_made_up_for_by_the_log(damaged: list[int]) -> Non
 
 
 @each_case("size", range(3_900, 4_100, 20))
-def test_a_marker_is_replayed_wherever_it_lies_in_the_file(size: int) -> None:
+def test_a_marker_is_replayed_at_any_position_of_the_file(size: int) -> None:
     """Headers are read in chunks; a marker may lie across the end of one."""
     files = CrashFiles()
     log = make_log(files)
@@ -484,7 +482,7 @@ def test_a_marker_is_replayed_wherever_it_lies_in_the_file(size: int) -> None:
 
 
 @pytest.mark.scenario(149)
-def test_snapshots_beyond_the_end_of_a_cut_log_go() -> None:
+def test_snapshots_beyond_the_end_of_a_truncated_log_are_removed() -> None:
     files = CrashFiles()
     log = make_log(files)
     for number in range(7):
@@ -533,7 +531,7 @@ def test_an_empty_directory_is_an_empty_log() -> None:
     assert names(files) == [log_name(0)]
 
 
-def test_an_empty_directory_with_a_log_start_begins_there() -> None:
+def test_an_empty_directory_with_a_log_start_starts_there() -> None:
     files = CrashFiles()
     files.make_dir(DIRECTORY)
     log = load(files, log_start_offset=40)
@@ -544,9 +542,7 @@ def test_an_empty_directory_with_a_log_start_begins_there() -> None:
 @pytest.mark.parametrize(
     "indexes", [(), (paths.INDEX, paths.TIME_INDEX)], ids=["alone", "with indexes of another stop"]
 )
-def test_a_log_that_nothing_was_appended_to_is_opened_and_closed_without_the_disk(
-    clean: bool, indexes: tuple[str, ...]
-) -> None:
+def test_a_log_without_appends_opens_and_closes_without_disk_operations(clean: bool, indexes: tuple[str, ...]) -> None:
     files = CrashFiles()
     load_at_first(files).close(0)
     for kind in indexes:
@@ -559,7 +555,7 @@ def test_a_log_that_nothing_was_appended_to_is_opened_and_closed_without_the_dis
     assert refusing.snapshot() == before
 
 
-def test_a_power_loss_after_the_stop_of_a_log_that_nothing_was_appended_to_leaves_such_a_log() -> None:
+def test_a_power_loss_after_stopping_a_log_without_appends_leaves_it_empty() -> None:
     files = CrashFiles()
     load_at_first(files).close(0)
     for after in files.after_crash(ordered=False):
@@ -570,7 +566,7 @@ def test_a_power_loss_after_the_stop_of_a_log_that_nothing_was_appended_to_leave
         assert offsets(load(after, clean=True)) == [0]
 
 
-def test_a_log_that_was_cut_to_nothing_and_closed_stays_so_after_a_power_loss() -> None:
+def test_a_log_truncated_to_nothing_stays_empty_after_a_power_loss() -> None:
     files = CrashFiles()
     append(load_at_first(files), ("k", "v"))
     files.sync_all()
@@ -581,7 +577,7 @@ def test_a_log_that_was_cut_to_nothing_and_closed_stays_so_after_a_power_loss() 
     assert {load(after, clean=True).log_end_offset for after in files.after_crash(ordered=False)} == {0}
 
 
-def test_a_preallocated_log_gives_its_room_back_at_the_stop() -> None:
+def test_a_preallocated_log_frees_its_space_at_the_stop() -> None:
     files = CrashFiles()
     log = load_at_first(files, LogConfig(preallocate=True, segment_bytes=4_096))
     log.close(0)
@@ -595,7 +591,7 @@ def load_at_first(files: CrashFiles, config: LogConfig = LogConfig()) -> Log:  #
 
 @pytest.mark.scenario(139)
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_log_that_ends_below_its_start_begins_anew_at_its_start(clean: bool) -> None:
+def test_a_log_that_ends_below_its_start_restarts_at_its_start(clean: bool) -> None:
     files = written(producer_id=1, count=0)
     log = make_log(files)
     for number in range(4):
@@ -610,7 +606,7 @@ def test_a_log_that_ends_below_its_start_begins_anew_at_its_start(clean: bool) -
     assert append(log, ("k", "v")) == 100
 
 
-def test_the_log_start_is_the_checkpoint_or_the_first_segment_whichever_is_higher() -> None:
+def test_the_log_start_is_the_maximum_of_checkpoint_and_first_segment() -> None:
     files = written()
     for base in (0, 3):
         for kind in paths.SEGMENT_KINDS:
@@ -620,7 +616,7 @@ def test_the_log_start_is_the_checkpoint_or_the_first_segment_whichever_is_highe
 
 
 @pytest.mark.scenario(141)
-def test_an_empty_active_segment_is_gone_on_with() -> None:
+def test_an_empty_active_segment_is_continued() -> None:
     files = written(every=3, count=3)
     log = load(files, clean=True)
     assert [segment.base_offset for segment in log.segments] == [0, 3]
@@ -637,7 +633,7 @@ def epochs(files: CrashFiles) -> Log:
 
 
 @pytest.mark.scenario(135)
-def test_leader_epochs_are_cut_to_the_log() -> None:
+def test_leader_epochs_are_truncated_to_the_log() -> None:
     files = CrashFiles()
     epochs(files)
     change(files, log_name(0), lambda data: data.__delitem__(-1))
@@ -645,7 +641,7 @@ def test_leader_epochs_are_cut_to_the_log() -> None:
 
 
 @pytest.mark.scenario(135, 190)
-def test_broken_leader_epochs_are_made_anew_from_what_is_scanned() -> None:
+def test_broken_leader_epochs_are_rebuilt_from_the_scan() -> None:
     files = CrashFiles()
     epochs(files).close(0)
     change(files, paths.LEADER_EPOCH_CHECKPOINT, lambda data: data.extend(b"what?\n"))

@@ -128,7 +128,7 @@ OTHERS = [larger_than_a_segment, without_offsets, without_memory_for_the_index, 
 @pytest.mark.parametrize("kind", BATCHES)
 @pytest.mark.parametrize("topic", TOPICS)
 @pytest.mark.parametrize("refusing", OTHERS)
-def test_refused_and_tried_again(
+def test_an_append_refused_once_succeeds_on_retry(
     refusing: Any, topic: str, kind: str, given: str, at_once: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log, view = opened(topic), as_sent(kind)
@@ -139,7 +139,7 @@ def test_refused_and_tried_again(
     assert written(log) == nothing_refuses(topic, kind)
 
 
-def test_refused_for_the_order_of_its_producer() -> None:
+def test_an_append_refused_for_its_sequence_changes_nothing() -> None:
     log = opened("its own times")
     log.append(memoryview(batch(("a", "1"), producer_id=7, base_sequence=0)), now_ms=NOW_MS)
     view = memoryview(batch(("c", "3"), producer_id=7, base_sequence=2))
@@ -155,7 +155,7 @@ def test_refused_for_the_order_of_its_producer() -> None:
 @each_case("given", GIVEN)
 @each_case("kind", BATCHES)
 @each_case("topic", TOPICS)
-def test_refused_by_the_disk_and_tried_again(topic: str, kind: str, given: str, rolls: bool) -> None:
+def test_an_append_refused_by_the_disk_succeeds_on_retry(topic: str, kind: str, given: str, rolls: bool) -> None:
     for refused in count():
         log, view = opened(topic, rolls=rolls), as_sent(kind)
         files = log.files

@@ -62,7 +62,9 @@ def bases(log: Log) -> list[int]:
         ),
     ],
 )
-def test_what_retention_takes(config: dict[str, Any], log_start_offset: int, now_ms: int, deleted: int) -> None:
+def test_retention_deletes_expired_segments(
+    config: dict[str, Any], log_start_offset: int, now_ms: int, deleted: int
+) -> None:
     log = filled(**config)
     log.advance_log_start(log_start_offset)
     assert [segment.base_offset for segment in deletable_segments(log, now_ms)] == list(range(deleted))
@@ -72,7 +74,7 @@ def test_what_retention_takes(config: dict[str, Any], log_start_offset: int, now
     assert bases(log) == list(range(deleted, 10)) or bases(log) == [10]
 
 
-def test_what_cannot_be_read_yet_or_not_without_the_disk_is_not_settled_by_the_oldest_segment() -> None:
+def test_retention_considers_records_that_are_unreadable_or_of_unknown_age() -> None:
     old = filled(retention_ms=50, flush_messages=1)
     assert not may_have_deletable(old, 10**12), "nothing is below the high watermark"
     old.flush(0)
@@ -89,7 +91,7 @@ def test_what_cannot_be_read_yet_or_not_without_the_disk_is_not_settled_by_the_o
 
 @pytest.mark.parametrize("at_once", [1, 3, 9, 10, 11])
 @pytest.mark.parametrize("policy", [DELETE, BOTH])
-def test_many_segments_go_in_several_steps(
+def test_many_segments_are_deleted_in_several_steps(
     at_once: int, policy: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_module, "SEGMENTS_AT_ONCE", at_once)
@@ -112,7 +114,7 @@ def test_the_first_young_segment_ends_the_deletion() -> None:
     assert bases(log) == [2, 3, 4]
 
 
-def test_a_segment_is_as_old_as_its_youngest_record() -> None:
+def test_a_segment_has_the_age_of_its_youngest_record() -> None:
     log = make_log(cleanup_policy=DELETE, retention_ms=100)
     append(log, ("a", "v"), timestamp=500)
     append(log, ("b", "v"), timestamp=10, roll=True)
@@ -121,7 +123,7 @@ def test_a_segment_is_as_old_as_its_youngest_record() -> None:
     assert delete_old_segments(log, 601, 601) == 1
 
 
-def test_without_timestamps_the_files_age_counts() -> None:
+def test_without_timestamps_the_files_age_is_used() -> None:
     log = filled(timestamps=[-1, -1], retention_ms=100)
     log.files.set_mtime_ms(f"{log.directory}/{0:020}.log", 1_000)
     log.files.set_mtime_ms(f"{log.directory}/{1:020}.log", 2_000)
@@ -129,7 +131,7 @@ def test_without_timestamps_the_files_age_counts() -> None:
 
 
 @pytest.mark.scenario(161)
-def test_offsets_go_on_after_everything_was_deleted() -> None:
+def test_offsets_continue_after_everything_was_deleted() -> None:
     log = filled(retention_ms=50)
     assert delete_old_segments(log, 10**6, 10**6) == 10
     assert (log.log_start_offset, log.log_end_offset, bases(log)) == (10, 10, [10])
@@ -148,7 +150,7 @@ def test_an_empty_active_segment_is_never_deleted() -> None:
     assert bases(log) == [10]
 
 
-def test_the_log_start_moves_to_the_first_segment_that_stays() -> None:
+def test_the_log_start_moves_to_the_first_remaining_segment() -> None:
     log = filled(retention_bytes=4 * ONE_BYTES)
     delete_old_segments(log, 0, 0)
     assert log.log_start_offset == 6
@@ -164,7 +166,7 @@ def test_a_log_start_within_a_segment_is_not_moved_back() -> None:
     assert log.log_start_offset == 4
 
 
-def test_deleted_files_stay_for_their_delay() -> None:
+def test_deleted_files_exist_for_their_delay() -> None:
     log = filled(count=3, retention_bytes=ONE_BYTES, file_delete_delay_ms=500)
     delete_old_segments(log, 1_000, 1_000)
     deleted = [name for name in log.files.list(log.directory) if name.endswith(".deleted")]
@@ -176,7 +178,7 @@ def test_deleted_files_stay_for_their_delay() -> None:
 
 
 @pytest.mark.scenario(147)
-def test_snapshots_go_with_their_segments() -> None:
+def test_snapshots_are_deleted_with_their_segments() -> None:
     log = filled(retention_ms=50)
     assert len([name for name in log.files.list(log.directory) if "snapshot" in name]) == 9
     delete_old_segments(log, 10**6, 10**6)
@@ -184,7 +186,7 @@ def test_snapshots_go_with_their_segments() -> None:
 
 
 @pytest.mark.scenario(166)
-def test_producers_are_remembered_although_their_records_are_gone() -> None:
+def test_producers_are_remembered_after_their_records_are_deleted() -> None:
     log = make_log(cleanup_policy=DELETE, retention_ms=10)
     append(log, ("k", "v"), producer_id=5, roll=True)
     delete_old_segments(log, 10**6, 10**6)

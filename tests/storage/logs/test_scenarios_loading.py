@@ -62,7 +62,7 @@ def damage(log: Log, base_offset: int, at: int = -1) -> None:
 
 
 @pytest.mark.scenario(111)
-def test_after_a_crash_all_snapshots_that_are_missing_are_made_again() -> None:
+def test_after_a_crash_all_missing_snapshots_are_rebuilt() -> None:
     log = idempotent_log(5)
     before = {offset: log.files.open(paths.snapshot_path(DIRECTORY, offset)).read_at(0, 999) for offset in range(1, 6)}
     for offset in before:
@@ -75,7 +75,7 @@ def test_after_a_crash_all_snapshots_that_are_missing_are_made_again() -> None:
 
 @pytest.mark.scenario(113)
 @pytest.mark.parametrize("clean", [True, False])
-def test_markers_whose_coordinator_epochs_go_back_are_taken_as_they_are_on_disk(clean: bool) -> None:
+def test_markers_with_decreasing_coordinator_epochs_are_read_unchanged_from_disk(clean: bool) -> None:
     made = []
     for number, coordinator_epoch in enumerate([5, 4]):
         at = 2 * number
@@ -88,7 +88,7 @@ def test_markers_whose_coordinator_epochs_go_back_are_taken_as_they_are_on_disk(
 
 
 @pytest.mark.scenario(115)
-def test_of_two_producers_the_one_whose_segment_was_deleted_is_gone_after_recovery() -> None:
+def test_recovery_forgets_the_producer_whose_segment_was_deleted() -> None:
     log = make_log()
     Producer(log, 1).write("k")
     log.roll(1_000)
@@ -101,7 +101,7 @@ def test_of_two_producers_the_one_whose_segment_was_deleted_is_gone_after_recove
 
 
 @pytest.mark.scenario(138)
-def test_without_any_snapshot_producers_are_replayed_though_the_last_segment_alone_is_scanned() -> None:
+def test_without_snapshots_producers_are_replayed_while_only_the_last_segment_is_scanned() -> None:
     log = idempotent_log(9, every=3)
     log.close(0)
     for offset in snapshots(log):
@@ -114,7 +114,7 @@ def test_without_any_snapshot_producers_are_replayed_though_the_last_segment_alo
 
 
 @pytest.mark.scenario(140)
-def test_damage_costs_the_snapshots_behind_it_and_no_others() -> None:
+def test_damage_costs_only_the_snapshots_after_it() -> None:
     log = idempotent_log(9, every=2)
     log.close(0)
     assert snapshots(log) == [2, 4, 6, 8, 9]
@@ -125,7 +125,7 @@ def test_damage_costs_the_snapshots_behind_it_and_no_others() -> None:
 
 
 @pytest.mark.scenario(148)
-def test_snapshots_go_when_the_log_start_has_passed_them() -> None:
+def test_snapshots_are_removed_after_the_log_start_passes_them() -> None:
     log = idempotent_log(5)
     log.advance_log_start(3)
     delete_old_segments(log, 1_000, 1_000)
@@ -133,7 +133,7 @@ def test_snapshots_go_when_the_log_start_has_passed_them() -> None:
 
 
 @pytest.mark.scenario(166)
-def test_the_deletion_of_segments_forgets_no_producer_that_is_still_at_work() -> None:
+def test_deleting_segments_forgets_no_active_producer() -> None:
     log = idempotent_log(5)
     log.advance_log_start(5)
     delete_old_segments(log, 1_000, 1_000)
@@ -159,7 +159,7 @@ def test_records_without_timestamps_leave_the_time_index_empty() -> None:
 
 @pytest.mark.scenario(136)
 @pytest.mark.parametrize("clean", [True, False])
-def test_transaction_indexes_are_rebuilt_with_the_stable_offsets_of_their_time(clean: bool) -> None:
+def test_transaction_indexes_are_rebuilt_with_their_last_stable_offsets(clean: bool) -> None:
     log = make_log()
     one, two, three = (Producer(log, number, transactional=True) for number in (1, 2, 3))
     one.write(*["k"] * 5)
@@ -186,7 +186,7 @@ def test_transaction_indexes_are_rebuilt_with_the_stable_offsets_of_their_time(c
 @pytest.mark.scenario(125, 126)
 @pytest.mark.parametrize("codec", [0, 1])
 @pytest.mark.parametrize("count", [1, 3])
-def test_offsets_that_do_not_fit_begin_a_segment_with_a_snapshot_and_good_indexes(codec: int, count: int) -> None:
+def test_offsets_that_do_not_fit_start_a_segment_with_valid_files(codec: int, count: int) -> None:
     log = make_log(index_interval_bytes=0)
     far = 2**31 - 1
     wide = batch(("a", "v"), producer_id=1, base_sequence=0, last_offset_delta=far - 1, codec=codec)
@@ -218,7 +218,7 @@ def test_damage_below_the_log_start_leaves_one_empty_segment_there() -> None:
 
 @pytest.mark.scenario(159)
 @pytest.mark.parametrize(("log_start", "segments"), [(1, 3), (6, 2), (15, 1)])
-def test_segments_wholly_below_the_log_start_go(log_start: int, segments: int) -> None:
+def test_segments_completely_below_the_log_start_are_deleted(log_start: int, segments: int) -> None:
     log = make_log(cleanup_policy=("delete",), retention_ms=-1)
     for number in range(15):
         append(log, ("k", "v"), roll=number % 5 == 4 and number < 14)
@@ -233,9 +233,7 @@ def test_segments_wholly_below_the_log_start_go(log_start: int, segments: int) -
 
 @pytest.mark.scenario(163)
 @pytest.mark.parametrize(("log_start", "stable"), [(2, 3), (4, 4), (6, 6)])
-def test_the_last_stable_offset_follows_a_log_start_that_passes_an_open_transaction(
-    log_start: int, stable: int
-) -> None:
+def test_the_last_stable_offset_follows_a_log_start_past_an_open_transaction(log_start: int, stable: int) -> None:
     log = make_log()
     append(log, ("a", "v"), ("b", "v"), ("c", "v"), roll=True)
     Producer(log, 1, transactional=True).write("d", "e", "f")
@@ -253,7 +251,7 @@ def test_the_last_stable_offset_follows_a_log_start_that_passes_an_open_transact
 
 
 @pytest.mark.scenario(41)
-def test_a_crash_in_a_swap_leaves_all_records_until_the_new_files_are_there_and_the_cleaned_ones_from_then_on() -> None:
+def test_a_crash_in_a_swap_leaves_all_records_or_the_cleaned_ones() -> None:
     files = CrashFiles()
     log = make_log(files)
     for number in range(12):
@@ -288,7 +286,7 @@ def stage_of(disk: CrashFiles) -> tuple[str, ...]:
 
 
 @pytest.mark.scenario(129, 130, 131, 132, 133)
-def test_a_crash_in_any_stage_of_a_split_ends_with_the_same_records_in_one_segment_more() -> None:
+def test_a_crash_in_any_stage_of_a_split_keeps_all_records() -> None:
     far = 2**31 + 10
     segments = {0: [0, 1, far, far + 1], far + 5: [far + 5]}
     files = CrashFiles()

@@ -50,7 +50,7 @@ def random_logs() -> list[LogPicture]:
 
 @each_case("axis", Axis)
 @each_case("found", random_logs())
-def test_bars_fill_the_width_in_order_and_marks_stand_in_it(found: LogPicture, axis: Axis) -> None:
+def test_bars_fill_the_width_in_order_and_contain_their_marks(found: LogPicture, axis: Axis) -> None:
     drawing = log_svg(found, axis)
     bars = boxes(drawing, *BARS)
     is_empty = not any(bar.size_bytes if axis is Axis.BYTES else bar.end_offset - bar.base_offset for bar in found.bars)
@@ -69,7 +69,7 @@ def test_bars_fill_the_width_in_order_and_marks_stand_in_it(found: LogPicture, a
 
 
 @each_case("found", random_logs())
-def test_no_mark_s_text_covers_another_one_and_all_are_within_a_narrow_picture(found: LogPicture) -> None:
+def test_mark_labels_do_not_overlap_and_fit_a_narrow_picture(found: LogPicture) -> None:
     scale = Scale(found.bars, Axis.OFFSETS)
     placed = labels(marks(found, scale), svg.NARROW, svg.CHARACTER)
     extents: dict[int, list[tuple[float, float]]] = {}
@@ -83,7 +83,7 @@ def test_no_mark_s_text_covers_another_one_and_all_are_within_a_narrow_picture(f
         assert all(one[1] <= following[0] for one, following in pairwise(sorted(lane)))
 
 
-def test_the_places_of_a_plain_log_are_exact() -> None:
+def test_the_positions_in_a_plain_log_are_exact() -> None:
     drawing = log_svg(picture(*LOG, horizon=Horizon(at_ms=1, offset=500)))
     assert [(box.kind, box.left, box.right) for box in boxes(drawing, *BARS)] == [
         ("bar clean", 0, 20),
@@ -103,12 +103,12 @@ def test_the_places_of_a_plain_log_are_exact() -> None:
     assert [text for text in said if len(text) == 1] == ["C", "D", "H", "A"]
 
 
-def test_an_empty_log_says_so_and_one_record_fills_it() -> None:
+def test_an_empty_log_is_described_and_one_record_fills_it() -> None:
     assert texts(log_svg(picture(("active", 0, 0)))) == ["no records", "empty, the next offset is 0"]
     assert [(box.left, box.right) for box in boxes(log_svg(picture(("active", 1, 70))), *BARS)] == [(0, 100)]
 
 
-def test_ten_thousand_segments_are_few_bars() -> None:
+def test_ten_thousand_segments_become_few_bars() -> None:
     rng = random.Random(1)
     spec = [("clean" if at < 4_000 else "dirty", rng.randrange(1, 2_000), rng.randrange(10**6)) for at in range(10_000)]
     for axis in Axis:
@@ -131,7 +131,7 @@ def test_ten_thousand_segments_are_few_bars() -> None:
         (Phase.GROUPS, {"group_bytes": 0, "group_bytes_read": 0}, (40, 80), 80, "a pass is copying group 2 of 2: 79 %"),
     ],
 )  # fmt: skip
-def test_a_pass_under_way_is_shown_where_it_is(
+def test_a_running_pass_is_shown_at_its_position(
     phase: Phase, fields: dict[str, int], span: tuple[float, float], now: float, said: str
 ) -> None:
     drawing = log_svg(picture(*LOG, running=running(phase, **fields)))
@@ -168,7 +168,7 @@ def done(count: int, *, tried: bool = True) -> PassPicture:
     )
 
 
-def test_a_pass_shows_what_stays_what_goes_and_what_comes_of_it() -> None:
+def test_a_pass_shows_kept_and_removed_records_and_its_result() -> None:
     drawing = pass_svg(done(2), "orders-0")
     assert [(box.left, box.right) for box in boxes(drawing, "kept")] == [(0, 12.5), (50, 62.5)]
     assert [(box.left, box.right) for box in boxes(drawing, "gone")] == [(12.5, 50), (62.5, 100)]
@@ -180,14 +180,14 @@ def test_a_pass_shows_what_stays_what_goes_and_what_comes_of_it() -> None:
     ]
 
 
-def test_what_nobody_has_tried_has_no_after() -> None:
+def test_an_unmeasured_pass_has_no_result() -> None:
     drawing = pass_svg(done(2, tried=False), "orders-0")
     assert not boxes(drawing, "gone", "kept", "bar clean")
     assert [(box.left, box.right) for box in boxes(drawing, "bar closed")] == [(0, 50), (50, 100)]
 
 
 @pytest.mark.parametrize("count", [0, 1, 239, 241, 10_000])
-def test_very_many_groups_are_put_together_and_none_is_lost(count: int) -> None:
+def test_very_many_groups_are_merged_without_loss(count: int) -> None:
     found = done(count)
     assert len(found.groups) <= 160
     assert sum(len(each.source_bytes) for each in found.groups) <= 320
@@ -214,7 +214,7 @@ def contents(*records: int, width: int = 10, looked_at: int | None = None) -> Co
     )
 
 
-def test_survivors_stand_and_gaps_do_not() -> None:
+def test_survivors_are_drawn_and_gaps_are_not() -> None:
     drawing = contents_svg(contents(0, 1, 10, 0), "orders-0")
     assert [(box.left, box.right) for box in boxes(drawing, "survivors")] == [(25, 50), (50, 75)]
     assert [(box.left, box.right) for box in boxes(drawing, "tombstones")] == [(50, 75)]
@@ -238,7 +238,7 @@ def test_hostile_names_stay_text() -> None:
     assert "<script" not in page.document(HOSTILE.replace("\ud800", ""), "")
 
 
-def test_drawings_bring_no_style_and_no_address_and_say_what_they_show() -> None:
+def test_drawings_describe_themselves_without_styles_or_addresses() -> None:
     for drawing in (log_svg(picture(*LOG)), pass_svg(done(2), "t-0"), contents_svg(contents(3), "t-0")):
         root = parsed(drawing)
         assert not [each for each in root.iter() if "style" in each.attrib or "href" in each.attrib]
@@ -246,7 +246,7 @@ def test_drawings_bring_no_style_and_no_address_and_say_what_they_show() -> None
         assert all(each.text for each in list(root)[:2])
 
 
-def test_a_fragment_needs_nothing_else_and_is_bounded() -> None:
+def test_a_fragment_is_self_contained_and_bounded() -> None:
     html = page.fragment("orders", [picture(*LOG)] * 200)
     assert "http" not in html.replace("http://www.w3.org/2000/svg", "")
     assert "and 150 more" in html

@@ -12,7 +12,7 @@ from support.logs.make_log import SECRET, append, make_log
 ORDER = list(Phase)
 
 
-def test_a_pass_tells_its_phases_its_groups_and_its_bytes_in_order() -> None:
+def test_a_pass_reports_its_phases_groups_and_bytes_in_order() -> None:
     log = make_log(segment_bytes=130)
     for number in range(6):
         append(log, ("k", str(number)), ("once", "x" * 40), roll=True)

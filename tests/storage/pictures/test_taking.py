@@ -45,7 +45,7 @@ def test_segments_are_clean_dirty_held_and_active() -> None:
     assert [bar.size_bytes for bar in found.bars] == [segment.size_bytes for segment in log.segments]
 
 
-def test_what_lies_behind_an_open_transaction_is_held() -> None:
+def test_records_after_an_open_transaction_are_held() -> None:
     log = make_log()
     append(log, ("k", "v"), roll=True)
     Producer(log, 7, transactional=True).write("a")
@@ -89,7 +89,7 @@ def look(log: Log, low: int, high: int, buckets: int) -> Contents:
 
 
 @pytest.mark.parametrize("codec", [0, 4])
-def test_survivors_are_counted_where_they_are(codec: int) -> None:
+def test_survivors_are_counted_at_their_position(codec: int) -> None:
     """The counts are compared with every record of the log, for random ranges and numbers of buckets."""
     rng = random.Random(codec)
     log = make_log(segment_bytes=2_000)
@@ -119,7 +119,7 @@ def test_survivors_are_counted_where_they_are(codec: int) -> None:
     assert whole.horizon.at_ms == min(horizons)
 
 
-def test_a_look_is_bounded_by_what_batches_unpack_to() -> None:
+def test_a_scan_is_bounded_by_unpacked_bytes() -> None:
     log = make_log()
     for _ in range(5):
         append(log, ("k", "v" * (UNPACKED_BYTES_MAX // 3)), codec=4)
@@ -127,7 +127,7 @@ def test_a_look_is_bounded_by_what_batches_unpack_to() -> None:
     assert (found.looked_at_to_offset, found.records) == (3, 3)
 
 
-def test_a_look_ends_before_a_batch_that_unpacks_to_too_much() -> None:
+def test_a_scan_ends_before_a_batch_that_unpacks_to_too_much() -> None:
     log = make_log()
     append(log, ("k", "v"))
     append(log, ("k", "v" * BATCH_BYTES_MAX), codec=4)
@@ -136,7 +136,7 @@ def test_a_look_ends_before_a_batch_that_unpacks_to_too_much() -> None:
     assert (found.looked_at_to_offset, found.records) == (1, 1)
 
 
-def test_markers_are_told_apart() -> None:
+def test_markers_are_counted_separately() -> None:
     log = make_log()
     producer = Producer(log, 7, transactional=True)
     producer.write("a", "b")
@@ -145,14 +145,14 @@ def test_markers_are_told_apart() -> None:
     assert (bucket.records, bucket.markers, bucket.tombstones) == (3, 1, 0)
 
 
-def test_gigantic_offsets_have_buckets_too() -> None:
+def test_gigantic_offsets_have_buckets() -> None:
     log = log_with_holes((2**62, []))
     append(log, ("k", "v"))
     (bucket,) = look(log, 2**62, 2**62 + 1, 200).buckets
     assert (bucket.from_offset, bucket.records) == (2**62, 1)
 
 
-def test_a_look_at_very_much_ends_and_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_very_large_scan_ends_and_reports_its_position(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.storage.pictures.contents.READ_BYTES_MAX", 300)
     log = make_log()
     for _ in range(10):

@@ -23,7 +23,7 @@ COLOURED = style(is_unicode=True, has_colours=True)
 
 @each_case("width", [1, 2, 9, 80, 500])
 @each_case("axis", Axis)
-def test_a_bar_is_as_wide_as_it_is_to_be(width: int, axis: Axis) -> None:
+def test_a_bar_has_the_requested_width(width: int, axis: Axis) -> None:
     shown = picture(*LOG)
     logs = [shown, picture(("active", 0, 0)), *(replace(shown, running=running(phase)) for phase in Phase)]
     for found in logs:
@@ -33,7 +33,7 @@ def test_a_bar_is_as_wide_as_it_is_to_be(width: int, axis: Axis) -> None:
         assert re.sub(r"\x1b\[[0-9;]*m", "", bar(found, width, COLOURED, axis)) == bar(found, width, BLOCKS, axis)
 
 
-def test_parts_stand_to_scale() -> None:
+def test_parts_are_drawn_to_scale() -> None:
     assert bar(picture(*LOG), 25, PLAIN) == "#" * 5 + "/" * 15 + "x" * 3 + "-" * 2
     assert bar(picture(*LOG), 10, BLOCKS) == "██▒▒▒▒▒▒▓░"
     assert bar(picture(("closed", 1, 9), ("active", 1, 9)), 4, PLAIN) == "==--"
@@ -47,7 +47,7 @@ def test_a_pass_moves_through_the_bar() -> None:
     assert bar(replace(log, running=running(Phase.PREPARING, map_offset=1000)), 10, PLAIN) == "##>/////x-"
 
 
-def test_the_state_is_a_few_words() -> None:
+def test_the_state_is_short() -> None:
     log = picture(*LOG)
     assert state(log) == "50 % dirty, eligible"
     assert state(replace(log, waits_for=Waits.ACTIVE_SEGMENT)) == "50 % dirty, not eligible: active segment"
@@ -57,7 +57,7 @@ def test_the_state_is_a_few_words() -> None:
 
 
 @pytest.mark.parametrize("tried", [True, False])
-def test_a_pass_is_told_before_and_after(tried: bool) -> None:
+def test_a_pass_is_described_before_and_after(tried: bool) -> None:
     group = GroupPicture(
         base_offset=0,
         end_offset=10,

@@ -84,7 +84,7 @@ FOR_THE_LONG_WAY: dict[str, tuple[bytes, dict[str, Any]]] = {
 @both
 @pytest.mark.parametrize("name", PLAIN)
 @pytest.mark.parametrize("compression_type", ["producer", "uncompressed"])
-def test_what_clients_mostly_send_is_taken_at_once(name: str, compression_type: str, kernel: ModuleType) -> None:
+def test_common_batches_of_clients_take_the_fast_path(name: str, compression_type: str, kernel: ModuleType) -> None:
     config = LogConfig(compression_type=compression_type)
     with taking_with(kernel):
         found = taken_at_once(PLAIN[name], config)
@@ -96,21 +96,21 @@ def test_what_clients_mostly_send_is_taken_at_once(name: str, compression_type: 
 
 @both
 @pytest.mark.parametrize("name", FOR_THE_LONG_WAY)
-def test_what_has_to_be_looked_at_more_closely_or_changed_is_not(name: str, kernel: ModuleType) -> None:
+def test_batches_that_need_inspection_or_change_do_not_take_the_fast_path(name: str, kernel: ModuleType) -> None:
     data, options = FOR_THE_LONG_WAY[name]
     with taking_with(kernel):
         assert taken_at_once(data, LogConfig(**options)) is None
 
 
 @needs_compiled
-def test_a_batch_that_cannot_be_written_to_goes_the_long_way() -> None:
+def test_a_read_only_batch_takes_the_general_path() -> None:
     view = memoryview(PLAIN["one record"])
     assert admit(view, LogConfig(), 0, NOW_MS, 0) is None
 
 
 @both
 @pytest.mark.parametrize("name", RECORDED["batches"])
-def test_no_batch_that_no_client_should_send_is_taken_for_a_good_one(name: str, kernel: ModuleType) -> None:
+def test_the_fast_path_accepts_no_invalid_batch(name: str, kernel: ModuleType) -> None:
     row = RECORDED["batches"][name]
     config = LogConfig.from_texts(RECORDED["topics"][row["topic"]])
     data, now_ms = bytes.fromhex(row["batch"]), RECORDED["now_ms"]
@@ -121,7 +121,7 @@ def test_no_batch_that_no_client_should_send_is_taken_for_a_good_one(name: str, 
 
 @both
 @pytest.mark.parametrize("is_compact", [False, True])
-def test_whichever_bit_is_another_one_both_ways_say_the_same(is_compact: bool, kernel: ModuleType) -> None:
+def test_both_paths_agree_on_any_flipped_bit(is_compact: bool, kernel: ModuleType) -> None:
     """The flip is tested with a CRC that matches it, and with one that does not."""
     config = LogConfig(cleanup_policy=("compact",) if is_compact else ("delete",))
     count = 0
@@ -143,7 +143,7 @@ def test_whichever_bit_is_another_one_both_ways_say_the_same(is_compact: bool, k
 
 @both
 @pytest.mark.parametrize("off_ms", [-1, 0, 1])
-def test_bounds_of_timestamps_are_the_same_to_the_millisecond(off_ms: int, kernel: ModuleType) -> None:
+def test_timestamp_bounds_are_equal_to_the_millisecond(off_ms: int, kernel: ModuleType) -> None:
     config = LogConfig(message_timestamp_before_max_ms=1_000, message_timestamp_after_max_ms=2_000)
     with taking_with(kernel):
         for bound_ms, is_taken in ((NOW_MS - 1_000, off_ms >= 0), (NOW_MS + 2_000, off_ms <= 0)):
@@ -153,12 +153,12 @@ def test_bounds_of_timestamps_are_the_same_to_the_millisecond(off_ms: int, kerne
             assert (found is not None) == is_taken
 
 
-def test_where_the_kernel_is_not_compiled_everything_goes_the_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_compiled_kernel_every_batch_takes_the_general_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(validation, "_admit", None)
     assert taken_at_once(PLAIN["one record"], LogConfig()) is None
 
 
 @needs_compiled
-def test_where_it_is_small_batches_are_taken_at_once() -> None:
+def test_small_batches_take_the_fast_path_where_it_exists() -> None:
     assert validation._admit is compiled.admit
     assert taken_at_once(PLAIN["one record"], LogConfig()) is not None

@@ -50,7 +50,7 @@ def answer(batch: bytes, configs: dict[str, str], now_ms: int) -> dict[str, Any]
 
 @both
 @pytest.mark.parametrize("name", RECORDED["batches"])
-def test_the_answer_is_apache_kafkas(name: str, kernel: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_responses_equal_apache_kafkas(name: str, kernel: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_checks, "kernel", kernel)
     monkeypatch.setattr(kernel, "COMPILED", True)  # every record is checked, however slowly
     expected = RECORDED["batches"][name]

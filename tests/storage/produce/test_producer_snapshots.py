@@ -56,11 +56,11 @@ def seen(state: ProducerState) -> tuple[object, ...]:
 
 @settings(deadline=None)
 @given(states())
-def test_what_is_written_is_read(written: list[ProducerState]) -> None:
+def test_snapshots_read_back_as_written(written: list[ProducerState]) -> None:
     assert [seen(state) for state in decode(encode(written))] == [seen(state) for state in written]
 
 
-def test_a_snapshot_of_apache_kafka_is_read_and_written_again_byte_for_byte() -> None:
+def test_a_snapshot_of_apache_kafka_is_read_and_rewritten_byte_for_byte() -> None:
     found = decode(FROM_KAFKA)
 
     assert [seen(state) for state in found] == [
@@ -116,7 +116,7 @@ def test_a_snapshot_with_any_byte_changed_or_added_is_corrupt() -> None:
         decode(FROM_KAFKA + b"\0")
 
 
-def test_a_count_that_does_not_fit_is_corrupt_even_under_a_right_crc() -> None:
+def test_an_impossible_count_is_corrupt_even_with_a_valid_crc() -> None:
     whole = encode([ProducerState(1, 0)])
     for count in (0, 2, -1, 2**31 - 1):
         body = count.to_bytes(4, "big", signed=True) + whole[10:]
@@ -165,7 +165,7 @@ def load(files: Files, *, log_start_offset: int = 0, log_end_offset: int = 100, 
 
 
 @pytest.mark.scenario(112)
-def test_the_newest_snapshot_is_loaded_and_says_where_to_replay_from() -> None:
+def test_the_newest_snapshot_is_loaded_and_gives_the_replay_start() -> None:
     files = disk(10, 20, 30)
     found = load(files)
 
@@ -180,7 +180,7 @@ def test_without_a_snapshot_the_log_is_replayed_from_its_start() -> None:
     assert (found.end_offset, len(found)) == (7, 0)
 
 
-def test_what_was_known_before_is_forgotten() -> None:
+def test_loading_a_snapshot_forgets_earlier_state() -> None:
     producers = ProducerStates()
     producers.update(RecordBatch(batch(("k", "v"), producer_id=77, transactional=True)))
     producer_snapshots.load_newest(disk(), DIRECTORY, producers, log_start_offset=0, log_end_offset=9, now_ms=0)
@@ -189,7 +189,7 @@ def test_what_was_known_before_is_forgotten() -> None:
 
 
 @pytest.mark.scenario(149)
-def test_snapshots_outside_of_the_log_are_removed() -> None:
+def test_snapshots_outside_the_log_are_removed() -> None:
     files = disk(10, 20, 30)
     found = load(files, log_start_offset=10, log_end_offset=29)
 
@@ -216,12 +216,12 @@ def test_when_all_are_damaged_the_log_is_replayed_from_its_start() -> None:
     assert producer_snapshots.offsets(files, DIRECTORY) == []
 
 
-def test_expired_producers_are_left_out() -> None:
+def test_expired_producers_are_omitted() -> None:
     assert len(load(disk(10, 20), now_ms=10**12)) == 0
 
 
 @pytest.mark.scenario(195)
-def test_open_transactions_are_found_again_in_order() -> None:
+def test_open_transactions_are_restored_in_order() -> None:
     files = disk()
     producers = ProducerStates(end_offset=9)
     for producer_id, offset in ((2, 8), (1, 5), (3, 6)):
@@ -233,7 +233,7 @@ def test_open_transactions_are_found_again_in_order() -> None:
     assert load(files, now_ms=10**15).first_unstable_offset == 5
 
 
-def test_a_snapshot_that_is_there_is_not_written_again() -> None:
+def test_an_existing_snapshot_is_not_rewritten() -> None:
     files = disk(10)
     before = files.snapshot()
     take(files, 10, 5)
@@ -241,7 +241,7 @@ def test_a_snapshot_that_is_there_is_not_written_again() -> None:
     assert files.snapshot() == before
 
 
-def test_after_a_power_loss_a_synced_snapshot_is_whole_and_any_other_whole_or_not_used() -> None:
+def test_after_a_power_loss_synced_snapshots_are_whole_and_unsynced_are_verified() -> None:
     for sync in (True, False):
         files = disk(10)
         files.sync_all()
@@ -251,7 +251,7 @@ def test_after_a_power_loss_a_synced_snapshot_is_whole_and_any_other_whole_or_no
         assert ends == ({20} if sync else {10, 20})
 
 
-def test_files_of_other_kinds_are_no_snapshots() -> None:
+def test_other_files_are_not_snapshots() -> None:
     files = disk(10)
     for name in ("00000000000000000020.log", "00000000000000000030.snapshot.deleted", "x.snapshot"):
         files.open(f"{DIRECTORY}/{name}", create=True).close()
@@ -269,9 +269,7 @@ def test_files_of_other_kinds_are_no_snapshots() -> None:
         ([0], [40]),
     ],
 )
-def test_snapshots_without_a_segment_are_removed_but_not_the_newest_beyond_all(
-    segments: list[int], left: list[int]
-) -> None:
+def test_snapshots_without_a_segment_are_removed_except_the_newest(segments: list[int], left: list[int]) -> None:
     files = disk(10, 20, 30, 40)
     producer_snapshots.remove_stray(files, DIRECTORY, segments, last_base_offset=segments[-1])
 
@@ -306,9 +304,7 @@ CHANGES = st.tuples(
 
 @settings(deadline=None)
 @given(st.lists(CHANGES, max_size=40), st.integers(1, 4))
-def test_what_is_kept_for_a_snapshot_follows_every_change(
-    changes: list[tuple[int, int, str]], unpacked_max: int
-) -> None:
+def test_state_kept_for_a_snapshot_follows_every_change(changes: list[tuple[int, int, str]], unpacked_max: int) -> None:
     producers = ProducerStates(expiration_ms=10)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ottla.storage.produce.producers.UNPACKED_MAX", unpacked_max)
@@ -337,7 +333,7 @@ def test_what_is_kept_for_a_snapshot_follows_every_change(
             assert encode(map(fresh, producers)) == producer_snapshots.encode(map(copy, producers))
 
 
-def test_a_snapshot_of_many_producers_is_soon_made() -> None:
+def test_a_snapshot_of_many_producers_is_built_quickly() -> None:
     producers = ProducerStates()
     for producer_id in range(2 * UNPACKED_MAX):
         made = batch(("k", "v"), base_offset=producer_id, producer_id=producer_id, base_sequence=0)
@@ -349,7 +345,7 @@ def test_a_snapshot_of_many_producers_is_soon_made() -> None:
     assert calls_of(lambda: encode(loaded)) < 20
 
 
-def test_to_look_for_open_transactions_takes_no_object_a_producer() -> None:
+def test_searching_open_transactions_allocates_no_object_per_producer() -> None:
     files, count = CrashFiles(), 1_000
     files.make_dir("/d")
     decided = [ProducerState(each, 0, batches=[BatchMetadata(0, each, 0, 0)]) for each in range(count)]

@@ -70,7 +70,7 @@ def code(
 
 
 @pytest.mark.parametrize("sequence", [0, 1, 1_000, SEQUENCE_MAX])
-def test_an_unknown_producer_may_begin_anywhere(sequence: int) -> None:
+def test_an_unknown_producer_may_start_anywhere(sequence: int) -> None:
     assert code(ProducerStates(), data(sequence)) == ErrorCode.NONE
 
 
@@ -103,14 +103,14 @@ def test_checking_changes_nothing() -> None:
     assert code(producers, data(2, at=1)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_producers_do_not_disturb_each_other() -> None:
+def test_producers_are_independent_of_each_other() -> None:
     producers = knowing(data(0), data(7, producer_id=2, at=1))
 
     assert code(producers, data(1, at=2)) == ErrorCode.NONE
     assert code(producers, data(8, producer_id=2, at=2)) == ErrorCode.NONE
 
 
-def test_the_coordinators_write_without_sequences() -> None:
+def test_coordinators_write_without_sequences() -> None:
     producers = knowing(data(-1), data(-1, at=1))
 
     assert code(producers, data(-1, at=2), COORDINATOR) == ErrorCode.NONE
@@ -127,7 +127,7 @@ def test_an_older_epoch_is_fenced(origin: AppendOrigin) -> None:
     assert code(producers, data(0, epoch=2, at=1), origin) == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_a_new_epoch_begins_at_sequence_0() -> None:
+def test_a_new_epoch_starts_at_sequence_0() -> None:
     producers = knowing(data(5, epoch=3))
 
     assert code(producers, data(0, epoch=4, at=1)) == ErrorCode.NONE
@@ -138,7 +138,7 @@ def test_a_new_epoch_begins_at_sequence_0() -> None:
 
 
 @pytest.mark.scenario(195)
-def test_a_marker_with_a_higher_epoch_begins_that_epoch_without_data() -> None:
+def test_a_marker_with_a_higher_epoch_starts_it_without_data() -> None:
     producers = knowing(data(0, transactional=True), ending(COMMIT, at=1, epoch=1))
 
     assert code(producers, data(1, at=2)) == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -147,7 +147,7 @@ def test_a_marker_with_a_higher_epoch_begins_that_epoch_without_data() -> None:
     assert producers.last_records()[1] == LastRecord(None, 1)
 
 
-def test_a_marker_of_the_same_epoch_leaves_the_sequence_as_it_was() -> None:
+def test_a_marker_of_the_same_epoch_keeps_the_sequence() -> None:
     producers = knowing(data(0, transactional=True), ending(COMMIT, at=1))
 
     assert code(producers, data(1, at=2)) == ErrorCode.NONE
@@ -158,7 +158,7 @@ def test_a_marker_of_the_same_epoch_leaves_the_sequence_as_it_was() -> None:
 
 
 @pytest.mark.scenario(165)
-def test_each_of_the_last_five_batches_is_recognised_and_the_sixth_is_not() -> None:
+def test_the_last_five_batches_are_recognised_and_the_sixth_is_not() -> None:
     batches = [data(2 * at, 2, at=2 * at, timestamp=at) for at in range(6)]
     producers = knowing(*batches)
 
@@ -183,13 +183,13 @@ def test_duplicates_are_recognised_across_the_wrap() -> None:
     assert producers.check(data(SEQUENCE_MAX, 2, at=12), CLIENT) == Duplicate(10, 11, 1_000)
 
 
-def test_only_clients_repeat_themselves() -> None:
+def test_duplicates_are_recognised_only_for_clients() -> None:
     producers = knowing(data(-1))
 
     assert producers.check(data(-1, at=1), COORDINATOR) is None
 
 
-def test_a_batch_without_producer_leaves_no_trace() -> None:
+def test_a_batch_without_producer_leaves_no_state() -> None:
     plain = RecordBatch(batch(("k", "v")))
     producers = ProducerStates()
 
@@ -206,7 +206,7 @@ def test_emptied_batches_are_remembered_like_full_ones() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 4), st.booleans(), st.integers(0, 9)), max_size=30))
-def test_a_client_that_sends_again_gets_the_offsets_of_the_first_time(steps: list[tuple[int, bool, int]]) -> None:
+def test_a_client_that_retries_gets_the_first_offsets(steps: list[tuple[int, bool, int]]) -> None:
     """The answers are compared with a model: a list of everything written, of which the last five may be sent again."""
     producers = ProducerStates()
     sequence, offset = SEQUENCE_MAX - 10, 100
@@ -243,7 +243,7 @@ def test_the_first_open_transaction_holds_the_last_stable_offset() -> None:
     assert producers.first_unstable_offset is None
 
 
-def test_a_transaction_that_ends_behind_an_older_open_one_leaves_the_last_stable_offset_there() -> None:
+def test_the_last_stable_offset_stays_at_an_older_open_transaction() -> None:
     producers = knowing(data(0, at=0, transactional=True), data(0, at=1, producer_id=2, transactional=True))
 
     assert producers.update(ending(ABORT, at=2, producer_id=2)) == CompletedTxn(2, 1, 2, 0, aborted=True)
@@ -259,7 +259,7 @@ def test_a_marker_without_data_completes_nothing() -> None:
     assert producers.last_records()[9] == LastRecord(None, 0)
 
 
-def test_a_producer_has_many_transactions_one_after_another() -> None:
+def test_a_producer_has_consecutive_transactions() -> None:
     producers = knowing(data(0, transactional=True), ending(ABORT, at=1), data(1, at=2, transactional=True))
 
     assert producers.first_unstable_offset == 2
@@ -319,7 +319,7 @@ def test_an_emptied_marker_still_fences_older_epochs() -> None:
     assert producers.expire(3_000 + PRODUCER_ID_EXPIRATION_MS_DEFAULT) == 1
 
 
-def test_an_emptied_marker_of_an_epoch_that_is_known_changes_nothing() -> None:
+def test_an_emptied_marker_of_a_known_epoch_changes_nothing() -> None:
     producers = knowing(data(0, epoch=7, timestamp=5_000), emptied_marker(epoch=7), emptied_marker(epoch=6))
     state = producers.get(1)
 
@@ -358,13 +358,13 @@ def test_a_marker_of_version_2_may_be_written_again() -> None:
     assert code(producers, ending(COMMIT, at=2, epoch=5), COORDINATOR, 2) == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_a_marker_after_the_largest_epoch_has_that_epoch_too() -> None:
+def test_a_marker_after_the_largest_epoch_has_the_same_epoch() -> None:
     producers = knowing(data(0, epoch=LARGEST_EPOCH, transactional=True))
 
     assert code(producers, ending(ABORT, at=1, epoch=LARGEST_EPOCH), COORDINATOR, 2) == ErrorCode.NONE
 
 
-def test_after_a_marker_of_version_2_the_sequence_begins_anew_and_the_old_epoch_is_fenced() -> None:
+def test_a_version_2_marker_restarts_the_sequence_and_fences_the_old_epoch() -> None:
     producers = knowing(data(0, 3, epoch=5, transactional=True), ending(COMMIT, at=3, epoch=6))
 
     assert code(producers, data(3, at=4, epoch=5, transactional=True)) == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -380,7 +380,7 @@ def asked(producers: ProducerStates, sequence: int, *, epoch: int = 0, bumps_epo
     return producers.begin_verification(1, epoch, sequence, bumps_epoch=bumps_epoch, elapsed_ms=now)
 
 
-def test_the_coordinator_is_asked_until_the_transaction_is_open_here() -> None:
+def test_the_coordinator_is_called_until_the_transaction_is_open() -> None:
     producers = ProducerStates()
     assert asked(producers, 0)
     assert asked(producers, 0)
@@ -397,7 +397,7 @@ def test_a_plain_batch_opens_no_transaction() -> None:
     assert asked(knowing(data(0)), 1)
 
 
-def test_nobody_is_asked_about_an_old_epoch() -> None:
+def test_an_old_epoch_is_refused_without_a_verification() -> None:
     producers = knowing(data(0, epoch=3))
 
     with pytest.raises(KafkaError) as refused:
@@ -405,7 +405,7 @@ def test_nobody_is_asked_about_an_old_epoch() -> None:
     assert refused.value.code == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_no_batch_overtakes_one_that_the_coordinator_was_asked_about() -> None:
+def test_no_batch_overtakes_the_one_under_verification() -> None:
     producers = knowing(data(0, 5, transactional=True), ending(COMMIT, at=5))
     asked(producers, 7)
     asked(producers, 5)
@@ -418,7 +418,7 @@ def test_no_batch_overtakes_one_that_the_coordinator_was_asked_about() -> None:
 @pytest.mark.parametrize(
     ("bumps_epoch", "expected"), [(False, ErrorCode.NONE), (True, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)]
 )
-def test_a_transaction_with_an_epoch_of_its_own_begins_with_sequence_0(bumps_epoch: bool, expected: ErrorCode) -> None:
+def test_a_transaction_that_bumps_the_epoch_starts_with_sequence_0(bumps_epoch: bool, expected: ErrorCode) -> None:
     producers = ProducerStates()
     asked(producers, 7, bumps_epoch=bumps_epoch)
 
@@ -426,7 +426,7 @@ def test_a_transaction_with_an_epoch_of_its_own_begins_with_sequence_0(bumps_epo
     assert code(producers, data(0, transactional=True)) == ErrorCode.NONE
 
 
-def test_a_newer_epoch_counts_its_sequences_anew() -> None:
+def test_a_newer_epoch_restarts_the_sequence() -> None:
     producers = ProducerStates()
     asked(producers, 2)
     asked(producers, 9, epoch=1)
@@ -436,7 +436,7 @@ def test_a_newer_epoch_counts_its_sequences_anew() -> None:
     assert code(producers, data(10, epoch=1, transactional=True)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_what_was_asked_is_forgotten_once_a_batch_is_written() -> None:
+def test_a_verification_is_forgotten_after_a_batch_is_written() -> None:
     producers = ProducerStates()
     asked(producers, 0)
     producers.update(data(0, 3, transactional=True))
@@ -444,7 +444,7 @@ def test_what_was_asked_is_forgotten_once_a_batch_is_written() -> None:
     assert code(producers, data(3, at=3, transactional=True)) == ErrorCode.NONE
 
 
-def test_a_final_no_is_forgotten() -> None:
+def test_a_final_refusal_is_forgotten() -> None:
     producers = ProducerStates()
     asked(producers, 0)
     producers.end_verification(1)
@@ -460,7 +460,7 @@ def test_a_final_no_is_forgotten() -> None:
         (True, 2, ErrorCode.NONE),
     ],
 )
-def test_the_marker_of_the_transaction_before_lets_no_batch_overtake(
+def test_the_marker_of_the_earlier_transaction_lets_no_batch_overtake(
     bumps_epoch: bool, marker_epoch: int, expected: ErrorCode
 ) -> None:
     """The verification is for epoch 1, before the marker of epoch 0's transaction is written."""
@@ -472,7 +472,7 @@ def test_the_marker_of_the_transaction_before_lets_no_batch_overtake(
     assert code(producers, data(1, at=3, epoch=marker_epoch, transactional=True)) == expected
 
 
-def test_what_was_asked_expires_like_a_producer() -> None:
+def test_a_verification_expires_like_a_producer() -> None:
     producers = ProducerStates()
     producers.expiration_ms = 50
     asked(producers, 0, now=100)
@@ -486,7 +486,7 @@ def test_what_was_asked_expires_like_a_producer() -> None:
 # --- batches that are not valid markers ----------------------------------------------------------------------------
 
 
-def test_a_marker_is_read_as_it_was_built() -> None:
+def test_a_marker_reads_back_as_built() -> None:
     built = build_marker(producer_id=5, producer_epoch=6, coordinator_epoch=7, commit=True, now_ms=8)
 
     assert built == marker(COMMIT, producer_id=5, producer_epoch=6, coordinator_epoch=7, timestamp=8)
@@ -499,7 +499,7 @@ def control(key: bytes | None, value: bytes | None) -> RecordBatch:
     )
 
 
-def test_control_records_of_other_kinds_are_passed_over() -> None:
+def test_control_records_of_other_types_are_skipped() -> None:
     producers = knowing(data(0, transactional=True))
 
     assert producers.update(control(b"\0\0\0\x02", b"leader change")) is None
@@ -509,7 +509,7 @@ def test_control_records_of_other_kinds_are_passed_over() -> None:
 @pytest.mark.parametrize(
     ("key", "value"), [(None, bytes(6)), (b"\0\0\0", bytes(6)), (b"\0\0\0\1", None), (b"\0\0\0\1", bytes(5))]
 )
-def test_a_marker_that_is_none_is_corrupt_and_changes_nothing(key: bytes | None, value: bytes | None) -> None:
+def test_an_invalid_marker_is_corrupt_and_changes_nothing(key: bytes | None, value: bytes | None) -> None:
     producers = knowing(data(0, transactional=True))
     with pytest.raises(CorruptRecordError):
         producers.update(control(key, value))
@@ -534,7 +534,7 @@ def test_idle_producers_are_forgotten_unless_a_transaction_is_open() -> None:
     assert producers.first_unstable_offset == 0
 
 
-def test_a_forgotten_producer_begins_anew() -> None:
+def test_a_forgotten_producer_restarts() -> None:
     producers = knowing(data(0))
     producers.expire(PRODUCER_ID_EXPIRATION_MS_DEFAULT + 1_000)
 
@@ -542,7 +542,7 @@ def test_a_forgotten_producer_begins_anew() -> None:
     assert 1 not in producers.last_records()
 
 
-def test_the_clock_of_a_producer_is_its_batches_max_timestamp_or_its_markers() -> None:
+def test_a_producers_timestamp_is_that_of_its_last_batch_or_marker() -> None:
     producers = knowing(data(0, timestamp=1_000))
     producers.update(ending(ABORT, at=1))
     state = producers.get(1)

@@ -76,14 +76,14 @@ def block_of(*rows: tuple[int, int, bytes | None, bytes | None]) -> bytes:
 
 @both
 @pytest.mark.parametrize("frees_the_gil", [False, True])
-def test_a_sound_block_is_walked_to_its_end_for_its_max_timestamp(kernel: ModuleType, frees_the_gil: bool) -> None:
+def test_a_sound_block_is_scanned_to_its_end_for_its_max_timestamp(kernel: ModuleType, frees_the_gil: bool) -> None:
     block = block_of((0, 7, b"a", b"1"), (1, 300, None, b"2"), (2, -5, b"", None))
     assert walk(kernel, block, 3, frees_the_gil=frees_the_gil) == (Found.SOUND, len(block), 3, 300)
     assert walk(kernel, b"", 0) == (Found.SOUND, 0, 0, -1)
 
 
 @both
-def test_a_walk_stops_at_each_record_to_be_refused_and_goes_on_behind_it(kernel: ModuleType) -> None:
+def test_a_walk_stops_at_each_refused_record_and_continues_after_it(kernel: ModuleType) -> None:
     rows = [(0, 7, None, b"1"), (1, 8, b"b", b"2"), (2, 99, b"c", b"3"), (3, 99, None, b"4")]
     block = block_of(*rows)
     ends = [len(block_of(*rows[: n + 1])) for n in range(4)]
@@ -96,7 +96,7 @@ def test_a_walk_stops_at_each_record_to_be_refused_and_goes_on_behind_it(kernel:
 
 
 @both
-def test_no_timestamp_is_always_in_time_and_bounds_belong_to_the_range(kernel: ModuleType) -> None:
+def test_a_missing_timestamp_is_valid_and_bounds_are_inclusive(kernel: ModuleType) -> None:
     block = block_of((0, -1, b"a", b""), (1, 10, b"a", b""), (2, 20, b"a", b""))
     assert walk(kernel, block, 3, bounds=(10, 20))[0] == Found.SOUND
     assert walk(kernel, block, 3, bounds=(11, 20))[0] == Found.UNTIMELY
@@ -115,7 +115,7 @@ def test_timestamps_wrap_at_64_bits_as_in_java(kernel: ModuleType) -> None:
 
 
 @both
-def test_no_record_begins_outside_the_block(kernel: ModuleType) -> None:
+def test_records_outside_the_block_are_not_read(kernel: ModuleType) -> None:
     for at in (-1, 1):
         with pytest.raises(IndexError):
             walk(kernel, b"", 1, at=at)
@@ -146,7 +146,7 @@ ROWS = st.lists(
         }
     ),
 )
-def test_both_kernels_find_the_same_in_any_bytes_and_no_damage_that_a_reader_does_not_find(
+def test_both_kernels_agree_on_any_bytes_and_find_only_real_damage(
     rows: Any, count_is_off_by: int, changes: Any, cut: int, rules: dict[str, Any]
 ) -> None:
     made = build_batch([(at, *row) for at, row in enumerate(rows)], base_offset=0, base_timestamp=0)
@@ -185,7 +185,7 @@ def check(data: bytearray, *, at_once: bool, **config: Any) -> CheckedBatch:
 
 
 @pytest.mark.parametrize("data", [MANY, *SWELLING], ids=["many records", "gzip", "snappy", "lz4", "zstd"])
-def test_what_takes_long_is_left_to_another_thread(data: bytearray) -> None:
+def test_expensive_checks_are_left_to_another_thread(data: bytearray) -> None:
     before = bytes(data)
     with pytest.raises(LargeBatchError, check=lambda error: error.begun is None):
         check(data, at_once=True)
@@ -204,7 +204,7 @@ def with_empty_frames(codec: Codec, count: int) -> bytearray:
 
 
 @pytest.mark.parametrize("codec", EMPTY_FRAMES)
-def test_so_is_a_batch_in_many_frames_however_small(codec: Codec) -> None:
+def test_a_batch_of_many_tiny_frames_is_left_to_another_thread(codec: Codec) -> None:
     data = with_empty_frames(codec, AT_ONCE_FRAMES)
     with pytest.raises(LargeBatchError, check=lambda error: error.begun is None):
         check(data, at_once=True)
@@ -212,7 +212,7 @@ def test_so_is_a_batch_in_many_frames_however_small(codec: Codec) -> None:
     assert check(with_empty_frames(codec, AT_ONCE_FRAMES - 1), at_once=True).max_timestamp == NOW_MS
 
 
-def test_and_one_in_very_many_is_refused() -> None:
+def test_a_batch_of_excessively_many_frames_is_refused() -> None:
     data = with_empty_frames(Codec.SNAPPY, FRAMES_MAX)
     with pytest.raises(KafkaError, match=f"more than {FRAMES_MAX} compressed frames") as refused:
         check(data, at_once=False, max_message_bytes=len(data))
@@ -220,7 +220,7 @@ def test_and_one_in_very_many_is_refused() -> None:
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_so_is_a_batch_whose_bytes_alone_take_long(codec: Codec) -> None:
+def test_a_batch_with_expensive_bytes_is_left_to_another_thread(codec: Codec) -> None:
     size_bytes = AT_ONCE_BYTES[codec] + 1
     data = batch(("k", random.Random(1).randbytes(size_bytes)), timestamp=NOW_MS, codec=codec)
     with pytest.raises(LargeBatchError, check=lambda error: error.begun is None):
@@ -229,7 +229,7 @@ def test_so_is_a_batch_whose_bytes_alone_take_long(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", Codec)
-def test_a_count_that_lies_costs_no_more_than_the_records_that_are_there(codec: Codec) -> None:
+def test_a_false_count_costs_no_more_than_the_existing_records(codec: Codec) -> None:
     count = 2**31 - 1
     data = resealed(batch(("k", "v"), timestamp=NOW_MS, codec=codec, last_offset_delta=count - 1), count=count)
     with pytest.raises(LargeBatchError, check=lambda error: error.begun is None):
@@ -239,7 +239,7 @@ def test_a_count_that_lies_costs_no_more_than_the_records_that_are_there(codec: 
     assert refused.value.code == ErrorCode.INVALID_RECORD
 
 
-def test_so_is_packing_anew() -> None:
+def test_recompression_is_left_to_another_thread() -> None:
     config: dict[str, Any] = {"compression_type": "zstd"}
     with pytest.raises(LargeBatchError, check=lambda error: error.begun is None):
         check(LARGE, at_once=True, **config)
@@ -247,7 +247,7 @@ def test_so_is_packing_anew() -> None:
     assert check(FEW, at_once=True, **config).batch.codec == 4
 
 
-def test_so_is_one_that_its_producer_stamped_as_all_its_records_are_refused() -> None:
+def test_a_producer_stamped_batch_of_refused_records_is_left_to_another_thread() -> None:
     data = batch(*[("k", "v")] * 1_000, timestamp=NOW_MS)
     set_timestamp_type_in_place(memoryview(data), log_append_time=True, max_timestamp=NOW_MS)
     config: dict[str, Any] = {"message_timestamp_type": "LogAppendTime"}
@@ -258,7 +258,7 @@ def test_so_is_one_that_its_producer_stamped_as_all_its_records_are_refused() ->
     assert len(refused.value.record_errors) == 1_000
 
 
-def test_so_is_a_batch_in_which_many_records_are_to_be_refused() -> None:
+def test_a_batch_with_many_refused_records_is_left_to_another_thread() -> None:
     with pytest.raises(LargeBatchError, check=lambda error: error.begun is None):
         check(KEYLESS, at_once=True)
     with pytest.raises(KafkaError) as refused:
@@ -266,11 +266,11 @@ def test_so_is_a_batch_in_which_many_records_are_to_be_refused() -> None:
     assert refused.value.code == ErrorCode.INVALID_RECORD
 
 
-def test_a_batch_is_looked_at_at_once_if_it_is_merely_large() -> None:
+def test_a_merely_large_batch_is_checked_at_once() -> None:
     assert check(LARGE, at_once=True).max_timestamp == NOW_MS
 
 
-def test_a_batch_that_was_checked_is_appended_as_it_is() -> None:
+def test_a_checked_batch_is_appended_unchanged() -> None:
     log = make_log()
     checked = log.check(memoryview(bytearray(MANY)), now_ms=NOW_MS)
     log.append(memoryview(bytearray(FEW)), now_ms=NOW_MS)
@@ -278,7 +278,7 @@ def test_a_batch_that_was_checked_is_appended_as_it_is() -> None:
     assert log.log_end_offset == 1 + AT_ONCE_RECORDS + 1
 
 
-def test_a_topic_that_was_reconfigured_meanwhile_has_the_last_word() -> None:
+def test_a_config_changed_after_the_check_applies_to_the_append() -> None:
     log = make_log(cleanup_policy=("delete",))
     sent = batch((None, "v"), timestamp=NOW_MS)
     checked = log.check(memoryview(sent), now_ms=NOW_MS)

@@ -92,7 +92,7 @@ def stops_in_pieces(
 
 @both
 @pytest.mark.parametrize("seed", range(12))
-def test_pieces_find_what_a_look_at_all_of_it_finds(kernel: ModuleType, seed: int) -> None:
+def test_pieces_give_the_result_of_a_whole_check(kernel: ModuleType, seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(size(10, 40)):
         block, count, base = block_of(rng)
@@ -104,7 +104,7 @@ def test_pieces_find_what_a_look_at_all_of_it_finds(kernel: ModuleType, seed: in
 
 @both
 @pytest.mark.parametrize("seed", range(10))
-def test_and_the_same_record_from_a_timestamp_on(kernel: ModuleType, seed: int) -> None:
+def test_both_searches_find_the_same_record_from_a_timestamp(kernel: ModuleType, seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(40):
         count = rng.randrange(1, 8)
@@ -129,7 +129,7 @@ def test_and_the_same_record_from_a_timestamp_on(kernel: ModuleType, seed: int) 
 
 
 @both
-def test_no_piece_goes_on_outside_itself(kernel: ModuleType) -> None:
+def test_no_piece_is_read_outside_its_bounds(kernel: ModuleType) -> None:
     for at in (-1, 2):
         with pytest.raises(IndexError):
             kernel.RecordWalk(1, 0, *EVER, False).feed(b"a", at)
@@ -180,7 +180,7 @@ BOMBS = [
 
 @needs_compiled
 @each_case("codec, kind, stored", BOMBS)
-def test_a_check_holds_a_piece_of_what_a_batch_unpacks_to(codec: Codec, kind: str, stored: str) -> None:
+def test_a_check_holds_one_unpacked_piece_at_a_time(codec: Codec, kind: str, stored: str) -> None:
     data = bomb(codec, kind)
     config = LogConfig(compression_type=stored, max_message_bytes=16 * MEGABYTE)
     with holding_at_most(HELD_BYTES_MAX):
@@ -192,7 +192,7 @@ def test_a_check_holds_a_piece_of_what_a_batch_unpacks_to(codec: Codec, kind: st
 
 @needs_compiled
 @pytest.mark.parametrize("codec", CODECS)
-def test_what_becomes_too_large_when_it_is_packed_anew_is_not_held_either(codec: Codec) -> None:
+def test_a_batch_that_recompression_makes_too_large_is_not_held(codec: Codec) -> None:
     data = bomb(codec, "many records")
     config = LogConfig(compression_type="uncompressed", max_message_bytes=3 * MEGABYTE)
     with holding_at_most(HELD_BYTES_MAX), pytest.raises(KafkaError) as raised:
@@ -205,7 +205,7 @@ def test_what_becomes_too_large_when_it_is_packed_anew_is_not_held_either(codec:
 
 @needs_compiled
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_search_by_timestamp_holds_a_piece(codec: Codec) -> None:
+def test_a_search_by_timestamp_holds_one_piece(codec: Codec) -> None:
     batch, last = RecordBatch(bomb(codec, "many records")), 10 * BOMB_MEGABYTES - 1
     with holding_at_most(HELD_BYTES_MAX):
         found = to_the_end(first_record_from(NOW_MS, last, [(0, batch)], None))  # type: ignore[arg-type]  # it is whole
@@ -213,6 +213,6 @@ def test_a_search_by_timestamp_holds_a_piece(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_pieces_are_no_larger_than_they_are_said_to_be(codec: Codec) -> None:
+def test_pieces_have_at_most_their_declared_size(codec: Codec) -> None:
     pieces = [len(piece) for piece in RecordBatch(bomb(codec, "many records", 3)).pieces()]
     assert max(pieces) <= PIECE_BYTES and len(pieces) >= 3

@@ -85,7 +85,7 @@ def test_a_batch_gets_its_offsets_and_leader_epoch_in_place(codec: int) -> None:
     assert valid.log_append_time_ms == -1
 
 
-def test_the_header_that_is_returned_is_that_of_the_bytes() -> None:
+def test_the_returned_header_is_that_of_the_bytes() -> None:
     configs: list[dict[str, Any]] = [{}, STAMPING, {"compression_type": "zstd"}]
     for config in configs:
         valid = validate(produced(("a", "1")), next_offset=9, leader_epoch=3, **config)
@@ -104,7 +104,7 @@ def test_read_only_bytes_are_copied() -> None:
     assert contents(data) == [(0, b"a", b"1")]
 
 
-def test_a_second_batch_that_is_cut_off_is_ignored() -> None:
+def test_a_truncated_second_batch_is_ignored() -> None:
     first, second = produced(("a", "1")), produced(("b", "2"))
     for length in (1, 16, 60, len(second) - 1):
         assert contents(validate(first + second[:length]).records) == [(0, b"a", b"1")]
@@ -120,7 +120,7 @@ def test_a_second_batch_that_is_cut_off_is_ignored() -> None:
     policy=st.sampled_from(["compact", "delete"]),
     stamps=st.booleans(),
 )
-def test_records_come_out_as_they_went_in(fields: Any, codec: int, to: str, policy: str, stamps: bool) -> None:
+def test_records_pass_unchanged(fields: Any, codec: int, to: str, policy: str, stamps: bool) -> None:
     rows = [(at, timestamp, key, value, [("h", key)]) for at, (timestamp, key, value) in enumerate(fields)]
     data = build_batch(rows, codec=codec, producer_id=4, producer_epoch=5, base_sequence=6)
     stamp = STAMPING if stamps else {}
@@ -157,7 +157,7 @@ WRONG_NUMBER = {
 
 
 @each_case("data", WRONG_NUMBER.values(), ids=[name.replace(" ", "_") for name in WRONG_NUMBER])
-def test_anything_but_one_batch_of_magic_2_is_an_invalid_record(data: bytes) -> None:
+def test_everything_except_one_batch_of_magic_2_is_an_invalid_record(data: bytes) -> None:
     assert refusal(data).code == ErrorCode.INVALID_RECORD
 
 
@@ -177,13 +177,13 @@ def test_bytes_that_cannot_be_batches_are_corrupt(data: bytes) -> None:
     assert refusal(data).code == ErrorCode.CORRUPT_MESSAGE
 
 
-def test_a_wrong_crc_is_corrupt_wherever_the_damage_is() -> None:
+def test_a_wrong_crc_is_corrupt_for_damage_anywhere() -> None:
     data = produced(("key", "value"))
     for at in [*range(17, 57), len(data) - 1]:  # not the count, whose check needs a valid CRC, nor offset and epoch
         assert refusal(broken(data, at, flip=0x10)).code == ErrorCode.CORRUPT_MESSAGE
 
 
-def test_a_batch_larger_than_max_message_bytes_is_too_large_even_if_corrupt() -> None:
+def test_a_batch_over_max_message_bytes_is_too_large_even_if_corrupt() -> None:
     data = produced(("key", "value"))
 
     assert validate(copy.copy(data), max_message_bytes=len(data)).batches[0].last_offset == 0
@@ -207,14 +207,14 @@ def test_headers_that_clients_must_not_send_are_invalid_records(data: bytearray)
     assert refusal(data).code == ErrorCode.INVALID_RECORD
 
 
-def test_the_coordinators_write_markers_and_batches_without_sequence() -> None:
+def test_coordinators_write_markers_and_batches_without_sequence() -> None:
     for data in (marker(COMMIT, producer_id=1), produced(("a", "1"), producer_id=1, base_sequence=-1)):
         valid = validate(data, origin=AppendOrigin.COORDINATOR, next_offset=3, **COMPACT)
         assert valid.batches[0].last_offset == 3
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
-def test_codecs_that_do_not_exist_are_refused_at_once(codec: int) -> None:
+def test_unknown_codecs_are_refused_at_once(codec: int) -> None:
     data = produced(("a", "1"))
     data[22] |= codec
 
@@ -259,7 +259,7 @@ def test_the_number_of_records_named_is_limited() -> None:
     assert len(error.record_errors) == RECORD_ERRORS_MAX
 
 
-def test_tombstones_with_keys_are_welcome_on_compacted_topics() -> None:
+def test_tombstones_with_keys_are_accepted_on_compacted_topics() -> None:
     assert contents(validate(produced(("a", None), ("", "")), **COMPACT).records) == [
         (0, b"a", None),
         (1, b"", b""),
@@ -272,7 +272,7 @@ def with_crc(data: bytearray) -> bytearray:
 
 
 @each_case("codec", CODECS)
-def test_records_that_cannot_be_read_are_invalid_where_keys_are_read(codec: int) -> None:
+def test_unreadable_records_are_invalid_where_keys_are_read(codec: int) -> None:
     data = produced(("a", "1"), codec=codec)
     data[61:] = b"\xee" * (len(data) - 61)
 
@@ -299,7 +299,7 @@ def test_refusals_survive_copying_and_pickling() -> None:
 
 
 @each_case("codec", CODECS)
-def test_timestamps_out_of_bounds_are_refused_and_named(codec: int) -> None:
+def test_timestamps_out_of_bounds_are_refused_and_reported(codec: int) -> None:
     times = [NOW_MS - HOUR_MS - 1, NOW_MS - HOUR_MS, -1, NOW_MS + 60_000, NOW_MS + 60_001]
     error = refusal(
         produced(*[("k", "v")] * 5, timestamp=times, codec=codec),
@@ -325,12 +325,12 @@ def test_the_number_of_timestamps_named_is_limited() -> None:
     assert len(error.record_errors) == RECORD_ERRORS_MAX
 
 
-def test_by_default_an_hour_ahead_and_any_time_back_is_in_bounds() -> None:
+def test_by_default_an_hour_ahead_and_any_past_time_is_valid() -> None:
     assert validate(produced(("a", "1"), ("b", "2"), timestamp=[0, NOW_MS + HOUR_MS])).batches[0].last_offset == 1
     assert refusal(produced(("a", "1"), timestamp=NOW_MS + HOUR_MS + 1)).code == ErrorCode.INVALID_TIMESTAMP
 
 
-def test_a_record_with_both_faults_is_named_for_its_key_and_the_batch_refused_for_the_others_timestamp() -> None:
+def test_a_keyless_record_is_named_while_another_records_timestamp_decides_the_error() -> None:
     late = NOW_MS + 2 * HOUR_MS
     error = refusal(produced((None, "1"), ("b", "2"), timestamp=late), **COMPACT)
     keyless = refusal(produced((None, "1"), timestamp=late), **COMPACT)
@@ -341,7 +341,7 @@ def test_a_record_with_both_faults_is_named_for_its_key_and_the_batch_refused_fo
     assert keyless.code == ErrorCode.INVALID_RECORD
 
 
-def test_a_max_timestamp_that_is_larger_than_the_records_is_put_right_when_they_are_looked_at() -> None:
+def test_a_max_timestamp_above_the_records_is_corrected() -> None:
     data = build_batch([(0, NOW_MS, b"k", b"v", ())], max_timestamp=NOW_MS + 2 * HOUR_MS)
     valid = validate(data)
 
@@ -360,7 +360,7 @@ def test_a_stamping_topic_gives_every_record_the_brokers_time(codec: int) -> Non
     assert (valid.log_append_time_ms, valid.batches[0].max_timestamp) == (NOW_MS, NOW_MS)
 
 
-def test_producers_must_not_stamp_on_a_stamping_topic() -> None:
+def test_producers_must_not_stamp_batches_on_a_stamping_topic() -> None:
     error = refusal(produced(("a", "1"), ("b", "2"), log_append_time=True), **STAMPING)
 
     assert isinstance(error, InvalidRecordError)
@@ -368,7 +368,7 @@ def test_producers_must_not_stamp_on_a_stamping_topic() -> None:
     assert [each.batch_index for each in error.record_errors] == [0, 1]
 
 
-def test_on_other_topics_the_stamp_of_a_producer_is_taken_off() -> None:
+def test_on_other_topics_a_producers_stamp_is_removed() -> None:
     valid = validate(produced(("a", "1"), ("b", "2"), timestamp=[5, 6], log_append_time=True))
     written = RecordBatch(valid.records)
 
@@ -408,13 +408,13 @@ def test_markers_stay_uncompressed() -> None:
     assert RecordBatch(valid.records).codec == 0
 
 
-def test_a_batch_that_grows_beyond_max_message_bytes_by_recompression_is_too_large() -> None:
+def test_a_batch_that_recompression_grows_beyond_max_message_bytes_is_too_large() -> None:
     data = produced(("k", "v" * 5_000), codec=4)
 
     assert refusal(data, compression_type="uncompressed", max_message_bytes=1_000).code == ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_damaged_records_are_found_where_they_are_looked_at(looked_at: str) -> None:
+def test_damaged_records_are_found_only_if_inspected(looked_at: str) -> None:
     data = produced(("key", "value"))
     data[61] ^= 0x02
     with_crc(data)
@@ -426,7 +426,7 @@ def test_damaged_records_are_found_where_they_are_looked_at(looked_at: str) -> N
         assert validate(data).batches[0].last_offset == 0
 
 
-def test_a_max_timestamp_that_is_not_the_records_is_put_right_where_they_are_looked_at(looked_at: str) -> None:
+def test_a_wrong_max_timestamp_is_corrected_only_if_records_are_inspected(looked_at: str) -> None:
     for stated in (NOW_MS - 5, NOW_MS + 5):
         valid = validate(build_batch([(0, NOW_MS, b"k", b"v", ())], max_timestamp=stated))
 
@@ -445,7 +445,7 @@ def test_a_max_timestamp_that_is_not_the_records_is_put_right_where_they_are_loo
     repair_crc=st.booleans(),
     policy=st.sampled_from(["compact", "delete"]),
 )
-def test_any_bytes_are_taken_or_refused_and_nothing_else(
+def test_any_bytes_are_accepted_or_refused(
     data: bytes, changes: Any, codec: int, repair_crc: bool, policy: str
 ) -> None:
     sent = produced(("key", data), ("k2", None), codec=codec) + data

@@ -51,7 +51,7 @@ LOGS = {
 
 @both
 @pytest.mark.parametrize("data", LOGS.values(), ids=LOGS)
-def test_the_batch_is_the_one_that_going_from_one_to_the_next_finds(
+def test_the_search_finds_the_batch_that_a_sequential_scan_finds(
     kernel: ModuleType, data: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batch_scan, "_pass_over", kernel.pass_over)
@@ -80,7 +80,7 @@ def test_the_batch_is_the_one_that_going_from_one_to_the_next_finds(
 
 @both
 @pytest.mark.parametrize("base_offset", [OFFSET_MAX, 2**63 - 1])
-def test_offsets_that_no_log_may_have_are_not_find_batch(kernel: ModuleType, base_offset: int) -> None:
+def test_impossible_offsets_are_not_searched(kernel: ModuleType, base_offset: int) -> None:
     data = bytes(batch(("k", "v"), base_offset=base_offset, last_offset_delta=5))
 
     assert kernel.pass_over(data, 1_000, OFFSET_MAX)[0] == 0

@@ -49,7 +49,7 @@ def test_the_first_record_at_or_after_both_is_found(
 
 
 @both
-def test_what_cannot_be_read_is_told_with_its_number(kernel: ModuleType) -> None:
+def test_an_unreadable_record_is_reported_with_its_number(kernel: ModuleType) -> None:
     assert kernel.find_record(BLOCK[:-1], 4, 0, 40, 0) == (Found.DAMAGED, 3, 0)
     assert kernel.find_record(BLOCK, 2**31 - 1, 0, 41, 0) == (Found.DAMAGED, 4, 0)
     assert kernel.find_record(BLOCK, 3, 0, 41, 0) == (Found.LEFT_OVER, 3, 0)
@@ -68,7 +68,7 @@ def test_timestamps_wrap_at_64_bits_as_in_java(kernel: ModuleType) -> None:
     least_delta=st.integers(-1, 12),
     changes=st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=2),
 )
-def test_both_kernels_find_in_any_bytes_what_a_reader_finds(
+def test_both_kernels_find_in_any_bytes_the_records_of_a_reader(
     rows: Any, earliest: int, least_delta: int, changes: Any
 ) -> None:
     from ottla.storage import kernel as installed

@@ -72,7 +72,7 @@ def content(files: CrashFiles) -> bytes:
 @pytest.mark.scenario(192, 193, 194)
 @EACH
 @given(numbers=st.lists(st.integers(1, 9), unique=True).map(sorted), flushed=st.integers(0, 9))
-def test_entries_read_back_whether_written_at_once_or_piece_by_piece(
+def test_entries_read_back_for_any_size_of_write(
     make: Callable[[CrashFiles], OffsetIndex], numbers: list[int], flushed: int
 ) -> None:
     files = CrashFiles()
@@ -90,7 +90,7 @@ def test_entries_read_back_whether_written_at_once_or_piece_by_piece(
 
 
 @EACH
-def test_appending_touches_no_file(make: Callable[[CrashFiles], OffsetIndex]) -> None:
+def test_appending_accesses_no_file(make: Callable[[CrashFiles], OffsetIndex]) -> None:
     files = disk_with(b"")
     index = make(files)
     for number in range(1, 9):
@@ -99,7 +99,7 @@ def test_appending_touches_no_file(make: Callable[[CrashFiles], OffsetIndex]) ->
 
 
 @EACH
-def test_a_flush_appends_what_is_new_and_a_second_one_does_nothing(make: Callable[[CrashFiles], OffsetIndex]) -> None:
+def test_a_flush_appends_new_entries_and_a_second_one_does_nothing(make: Callable[[CrashFiles], OffsetIndex]) -> None:
     files = CrashFiles()
     index = make(files)
     add(index, 1)
@@ -112,14 +112,14 @@ def test_a_flush_appends_what_is_new_and_a_second_one_does_nothing(make: Callabl
 
 
 @EACH
-def test_an_index_that_nobody_used_is_neither_read_nor_written(make: Callable[[CrashFiles], OffsetIndex]) -> None:
+def test_an_unused_index_is_not_read_or_written(make: Callable[[CrashFiles], OffsetIndex]) -> None:
     files = disk_with(b"broken")
     make(files).flush(sync=True)
     assert files.operations == []
 
 
 @EACH
-def test_an_index_that_was_only_read_costs_no_sync(make: Callable[[CrashFiles], OffsetIndex]) -> None:
+def test_an_index_that_was_only_read_needs_no_sync(make: Callable[[CrashFiles], OffsetIndex]) -> None:
     files = CrashFiles()
     index = make(files)
     add(index, 1)
@@ -132,7 +132,7 @@ def test_an_index_that_was_only_read_costs_no_sync(make: Callable[[CrashFiles], 
 
 
 @EACH
-def test_a_file_that_lost_entries_behind_our_back_is_written_whole(make: Callable[[CrashFiles], OffsetIndex]) -> None:
+def test_a_file_that_lost_entries_unnoticed_is_rewritten_completely(make: Callable[[CrashFiles], OffsetIndex]) -> None:
     files = CrashFiles()
     index = make(files)
     add(index, 1)
@@ -180,7 +180,7 @@ def test_truncation_drops_entries_at_or_above_the_offset(
 
 
 @EACH
-def test_a_reset_index_is_empty_whatever_the_file_held(make: Callable[[CrashFiles], OffsetIndex]) -> None:
+def test_a_reset_index_is_empty_for_any_file_content(make: Callable[[CrashFiles], OffsetIndex]) -> None:
     files = disk_with(b"broken")
     index = make(files)
     index.reset()
@@ -192,7 +192,7 @@ def test_a_reset_index_is_empty_whatever_the_file_held(make: Callable[[CrashFile
 
 @pytest.mark.scenario(194)
 @EACH
-def test_renaming_takes_the_file_along_if_there_is_one(make: Callable[[CrashFiles], OffsetIndex]) -> None:
+def test_renaming_moves_an_existing_file(make: Callable[[CrashFiles], OffsetIndex]) -> None:
     files = CrashFiles()
     index = make(files)
     index.rename("y")
@@ -214,7 +214,7 @@ def test_a_missing_file_is_an_empty_index(make: Callable[[CrashFiles], OffsetInd
 
 
 @EACH
-def test_a_file_that_is_no_whole_number_of_entries_is_corrupt(make: Callable[[CrashFiles], OffsetIndex]) -> None:
+def test_a_file_with_a_partial_entry_is_corrupt(make: Callable[[CrashFiles], OffsetIndex]) -> None:
     with pytest.raises(DamagedFileError, match=r"^x: size of 7 bytes"):
         make(disk_with(b"1234567")).sanity_check()
 
@@ -233,7 +233,7 @@ def test_any_bytes_are_an_index_or_corrupt(make: Callable[[CrashFiles], OffsetIn
 
 
 @EACH
-def test_a_flush_that_the_disk_refuses_is_made_up_for_by_the_next(make: Callable[[CrashFiles], OffsetIndex]) -> None:
+def test_a_flush_that_the_disk_refuses_is_repeated_by_the_next(make: Callable[[CrashFiles], OffsetIndex]) -> None:
     files = disk_with(b"")
     index = make(files)
     add(index, 1)
@@ -288,7 +288,7 @@ BESIDE: dict[str, tuple[OffsetIndex | TimeIndex, Callable[[Any], object], list[o
 
 
 @pytest.mark.parametrize("look", BESIDE)
-def test_a_lookup_beside_an_append_finds_whole_entries(look: str) -> None:
+def test_a_lookup_during_an_append_finds_complete_entries(look: str) -> None:
     index, lookup, expected = BESIDE[look]
     add(index, 1)
     found = []
@@ -307,7 +307,7 @@ def test_the_offset_index_file_has_kafkas_bytes() -> None:
 
 @pytest.mark.scenario(192)
 @pytest.mark.parametrize("offset", [BASE + 4, BASE + 3, BASE - 1, BASE + RELATIVE_OFFSET_MAX + 1])
-def test_an_offset_entry_must_lie_above_the_last_and_within_31_bits(offset: int) -> None:
+def test_an_offset_entry_must_be_above_the_last_and_within_31_bits(offset: int) -> None:
     index = offset_index()
     add(index, 4)
     with pytest.raises(ValueError, match=r"does not come after|is out of range for an index"):
@@ -344,7 +344,7 @@ def test_an_offset_index_that_does_not_increase_is_corrupt(entries: list[tuple[i
         offset_index(disk_with(data)).sanity_check()
 
 
-def test_the_last_entry_is_to_be_had_without_loading_the_file() -> None:
+def test_the_last_entry_is_available_without_loading_the_file() -> None:
     assert offset_index().last_entry_in_file() is None
     assert offset_index(disk_with(b"")).last_entry_in_file() is None
     assert offset_index(disk_with(b"1234567")).last_entry_in_file() is None
@@ -354,7 +354,7 @@ def test_the_last_entry_is_to_be_had_without_loading_the_file() -> None:
 
 
 @pytest.mark.parametrize("damage", [0, 2000, 4095, 4096, 5000, 9999])
-def test_a_lost_disk_sector_is_noticed_in_a_long_index_too(damage: int) -> None:
+def test_a_lost_disk_sector_is_noticed_in_a_long_index(damage: int) -> None:
     count = 2 * index_file.CHECKED_WHOLE_MAX + 100
     data = bytearray(b"".join(struct.pack(">ii", 2 * n + 1, 5 * n + 1) for n in range(count)))
     offset_index(disk_with(bytes(data))).sanity_check()
@@ -406,7 +406,7 @@ def test_a_time_entry_below_the_last_or_beyond_31_bits_is_refused(timestamp: int
     assert index.entries() == [(5004, BASE + 4)]
 
 
-def test_the_same_timestamp_again_adds_nothing_nor_does_none_at_all() -> None:
+def test_a_repeated_or_missing_timestamp_adds_no_entry() -> None:
     index = time_index()
     index.append(-1, BASE + 1)
     assert index.entries() == []
@@ -427,7 +427,7 @@ def test_later_timestamps_may_share_an_offset() -> None:
 
 
 @pytest.mark.scenario(193)
-def test_a_time_index_keeps_a_place_for_the_entry_that_closes_it() -> None:
+def test_a_time_index_reserves_space_for_its_closing_entry() -> None:
     index = time_index(max_bytes=3 * 12)
     add(index, 1)
     assert not index.is_full
@@ -442,7 +442,7 @@ def test_a_time_index_keeps_a_place_for_the_entry_that_closes_it() -> None:
 
 
 @pytest.mark.parametrize("entries", [[(5, 1), (5, 2)], [(5, 1), (4, 2)], [(5, 3), (6, 2)], [(5, -1)], [(5, 1), (0, 0)]])
-def test_a_time_index_that_goes_back_is_corrupt(entries: list[tuple[int, int]]) -> None:
+def test_a_time_index_that_decreases_is_corrupt(entries: list[tuple[int, int]]) -> None:
     data = b"".join(struct.pack(">qi", *entry) for entry in entries)
     with pytest.raises(DamagedFileError):
         time_index(disk_with(data)).sanity_check()
@@ -475,7 +475,7 @@ def txn_index(*txns: AbortedTxn, files: CrashFiles | None = None) -> Transaction
         (0, 0, [], True),
     ],
 )
-def test_aborted_transactions_are_those_that_overlap_the_range(
+def test_aborted_transactions_overlap_the_range(
     from_offset: int, upper_offset: int, expected: list[AbortedTxn], is_complete: bool
 ) -> None:
     found, is_over = txn_index(*TXNS).collect_aborted(from_offset, upper_offset)
@@ -511,7 +511,7 @@ def many(count: int, rng: random.Random, open_at_once: int) -> list[AbortedTxn]:
 
 
 @pytest.mark.parametrize("open_at_once", [1, 2, 30])
-def test_of_many_aborted_transactions_those_are_found_that_a_walk_over_all_finds(open_at_once: int) -> None:
+def test_a_search_in_many_aborted_transactions_finds_those_of_a_full_scan(open_at_once: int) -> None:
     rng = random.Random(open_at_once)
     txns = many(3 * ENTRIES_PER_BLOCK + 7, rng, open_at_once)
     index = txn_index(*txns)
@@ -530,7 +530,7 @@ def test_of_many_aborted_transactions_those_are_found_that_a_walk_over_all_finds
             assert is_over == any(txn.last_stable_offset >= upper for txn in following)
 
 
-def test_what_lies_behind_a_range_costs_nothing_though_one_transaction_was_open_over_all_of_it() -> None:
+def test_transactions_after_a_range_cost_nothing_even_under_one_long_transaction() -> None:
     def index(count: int) -> TransactionIndex:
         first = count * 3
         short = [AbortedTxn(2, 5 + at * 2, 6 + at * 2, 0) for at in range(count)]
@@ -542,7 +542,7 @@ def test_what_lies_behind_a_range_costs_nothing_though_one_transaction_was_open_
     assert [txn.first_offset for txn in many.collect_aborted(0, 9)[0]] == [5, 7, 0]
 
 
-def test_entries_that_have_become_many_are_written_before_the_segment_is_rolled() -> None:
+def test_many_new_entries_are_written_before_the_roll() -> None:
     files = CrashFiles()
     txns = [AbortedTxn(1, at * 2, at * 2 + 1, at * 2 + 2) for at in range(WRITTEN_AT_ONCE)]
     index = txn_index(*txns[:-1], files=files)
@@ -554,7 +554,7 @@ def test_entries_that_have_become_many_are_written_before_the_segment_is_rolled(
 
 @pytest.mark.scenario(194)
 @pytest.mark.parametrize("last_offset", [10, 9])
-def test_markers_come_in_the_order_of_their_offsets(last_offset: int) -> None:
+def test_markers_are_in_the_order_of_their_offsets(last_offset: int) -> None:
     index = txn_index(TXNS[0])
     with pytest.raises(ValueError, match="does not come after"):
         index.append(AbortedTxn(9, 0, last_offset, 60))
@@ -567,7 +567,7 @@ def test_the_transaction_index_file_has_kafkas_bytes() -> None:
     assert content(files).hex() == "0000" + "".join(f"{number:016x}" for number in (1, 2, 3, 4))
 
 
-def test_without_aborted_transactions_there_is_no_file_but_a_file_that_was_there_is_emptied() -> None:
+def test_without_aborted_transactions_a_new_file_is_omitted_and_an_old_emptied() -> None:
     files = CrashFiles()
     index = txn_index(files=files)
     index.reset()
@@ -591,7 +591,7 @@ def test_without_aborted_transactions_there_is_no_file_but_a_file_that_was_there
     ],
     ids=["unknown version", "same marker", "earlier marker", "marker below the base offset"],
 )
-def test_a_transaction_index_that_contradicts_itself_is_corrupt(
+def test_a_self_contradicting_transaction_index_is_corrupt(
     base_offset: int, entries: list[tuple[int, int, int, int, int]]
 ) -> None:
     files = disk_with(b"".join(struct.pack(">hqqqq", *entry) for entry in entries))
@@ -600,7 +600,7 @@ def test_a_transaction_index_that_contradicts_itself_is_corrupt(
 
 
 @pytest.mark.parametrize("use", ["load", "flush"])
-def test_an_index_whose_disk_hangs_holds_up_no_other(tmp_path: Path, use: str) -> None:
+def test_an_index_on_a_stalled_disk_delays_no_other_index(tmp_path: Path, use: str) -> None:
     files = GatedFiles("/stuck")
     done: list[str] = []
 

@@ -121,7 +121,7 @@ class ProcessDies(BaseException):
     """The end of a process: no error handler runs after it."""
 
 
-def test_a_kill_at_any_moment_leaves_every_epoch_that_somebody_may_have_seen() -> None:
+def test_a_kill_at_any_moment_keeps_every_visible_epoch() -> None:
     life, disks = Life(), 0
     for disk in kills(life):
         life.check(disk, life.owed(), is_whole=True)
@@ -129,7 +129,7 @@ def test_a_kill_at_any_moment_leaves_every_epoch_that_somebody_may_have_seen() -
     assert disks > 80
 
 
-def test_a_power_loss_leaves_the_epoch_of_every_record_that_it_leaves() -> None:
+def test_a_power_loss_keeps_the_epoch_of_every_kept_record() -> None:
     life, disks = Life(), 0
     for disk, owed in disks_left(life, ordered=True, owed=life.owed, one_in=size(32, 1)):
         disks += 1
@@ -154,7 +154,9 @@ ON_THE_OWNERS_THREAD: dict[str, Callable[[Log], object]] = {
 
 @each_case("flushed", [False, True], ids=["not flushed", "flushed"])
 @each_case("step", ON_THE_OWNERS_THREAD.values(), ids=ON_THE_OWNERS_THREAD.keys())
-def test_what_the_owners_thread_does_to_a_log_waits_for_no_disk(step: Callable[[Log], object], flushed: bool) -> None:
+def test_the_owning_thread_changes_a_log_without_waiting_for_the_disk(
+    step: Callable[[Log], object], flushed: bool
+) -> None:
     log = make_log(cleanup_policy=("delete",), retention_ms=1)
     for epoch in range(3):
         log.append(memoryview(batch(("k", "v"))), now_ms=0, leader_epoch=epoch)
@@ -165,7 +167,7 @@ def test_what_the_owners_thread_does_to_a_log_waits_for_no_disk(step: Callable[[
     assert syncs(log) == before
 
 
-def test_a_write_that_the_disk_refused_is_made_up_for_by_the_next_one() -> None:
+def test_a_write_that_the_disk_refused_is_repeated_by_the_next() -> None:
     files = CrashFiles()
     epochs = LeaderEpochs(files, "leader-epoch-checkpoint")
     epochs.assign(3, 0)

@@ -121,7 +121,7 @@ def test_an_empty_segment_has_nothing_to_read() -> None:
 @pytest.mark.scenario(189)
 @pytest.mark.parametrize("config", [EVERY_BATCH, LogConfig(), LogConfig(index_interval_bytes=200)])
 @pytest.mark.parametrize("is_reopened", [False, True])
-def test_a_read_begins_with_the_batch_that_ends_at_or_above_the_offset(config: LogConfig, is_reopened: bool) -> None:
+def test_a_read_starts_with_the_batch_ending_at_or_above_the_offset(config: LogConfig, is_reopened: bool) -> None:
     segment = create(config=config)
     batches = fill(segment, 20, step=3)
     if is_reopened:
@@ -139,7 +139,7 @@ def test_a_read_begins_with_the_batch_that_ends_at_or_above_the_offset(config: L
 
 @pytest.mark.parametrize("config", [EVERY_BATCH, LogConfig(), LogConfig(index_interval_bytes=200)])
 @pytest.mark.parametrize("is_reopened", [False, True])
-def test_a_read_ends_with_the_last_batch_that_fits_and_always_has_one(config: LogConfig, is_reopened: bool) -> None:
+def test_a_read_ends_with_the_last_fitting_batch_but_returns_one(config: LogConfig, is_reopened: bool) -> None:
     segment = create(config=config)
     batches = fill(segment, 5)
     if is_reopened:
@@ -173,7 +173,7 @@ def test_a_read_stops_at_the_given_position_and_is_empty_beyond_it() -> None:
     assert segment.read(batches[4].last_offset + 1, max_bytes=99999, max_position=batches[2].position) is None
 
 
-def test_a_read_at_the_end_right_after_an_append_needs_no_look_at_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_at_the_end_after_an_append_needs_no_disk_read(monkeypatch: pytest.MonkeyPatch) -> None:
     segment = create(config=LogConfig())
     batches = fill(segment, newest_batches.NEWEST_BATCHES_MAX // 2)
 
@@ -189,7 +189,7 @@ def test_a_read_at_the_end_right_after_an_append_needs_no_look_at_the_disk(monke
     assert segment.next_offset() == batches[-1].last_offset + 1
 
 
-def test_the_newest_batches_are_remembered_only_so_many() -> None:
+def test_the_number_of_remembered_newest_batches_is_limited() -> None:
     newest = newest_batches.NewestBatches()
     for number in range(10 * newest_batches.NEWEST_BATCHES_MAX):
         newest.note(10 * number, 10 * number + 5, 100 * number)
@@ -198,7 +198,7 @@ def test_the_newest_batches_are_remembered_only_so_many() -> None:
     assert newest.end_between(0, 99, 10**6) is None
 
 
-def test_header_reads_are_bounded_however_large_the_batch() -> None:
+def test_header_reads_are_bounded_for_any_batch_size() -> None:
     segment = create()
     (large,) = append(segment, batch(("k", "v" * 100_000), base_offset=BASE))
     ((position, header),) = segment.headers()
@@ -209,7 +209,7 @@ def test_header_reads_are_bounded_however_large_the_batch() -> None:
 
 
 @pytest.mark.parametrize("chunk_bytes", [61, 100, 333, 5000])
-def test_batches_come_whole_whatever_the_chunk(chunk_bytes: int) -> None:
+def test_batches_are_complete_for_any_chunk_size(chunk_bytes: int) -> None:
     segment = create()
     batches = fill(segment, 10, records=5) + append(segment, batch(("k", "v" * 2000), base_offset=200))
     expected = [(each.position, each.data) for each in batches]
@@ -237,7 +237,7 @@ def test_a_torn_tail_is_an_error_to_readers_that_reach_it(torn_bytes: int) -> No
     ("at", "value"),
     [(8, b"\xff\xff\xff\xff"), (8, b"\0\0\0\0"), (8, b"\0\0\0\x30"), (8, b"\x7f\xff\xff\xff"), (16, b"\1")],
 )
-def test_a_header_that_makes_no_sense_is_an_error_and_no_endless_loop(at: int, value: bytes) -> None:
+def test_an_invalid_header_is_an_error_and_causes_no_endless_loop(at: int, value: bytes) -> None:
     segment = create()
     fill(segment, 1)
     broken = bytearray(batch(("a", "b"), base_offset=150))
@@ -253,7 +253,7 @@ def test_a_header_that_makes_no_sense_is_an_error_and_no_endless_loop(at: int, v
 # Appending
 
 
-def test_an_append_is_one_operation_on_the_log_file_and_none_on_the_indexes() -> None:
+def test_an_append_is_one_log_file_operation_and_no_index_operation() -> None:
     segment = create()
     fill(segment, 1)
     files = segment.files
@@ -287,7 +287,7 @@ def test_an_offset_beyond_31_bits_is_refused_before_anything_is_written() -> Non
     assert segment.size_bytes == size_bytes
 
 
-def test_an_index_entry_comes_with_the_first_batch_after_so_many_bytes() -> None:
+def test_an_index_entry_is_added_every_index_interval_bytes() -> None:
     segment = create(config=LogConfig(index_interval_bytes=250))
     batches = fill(segment, 10)
     size = len(batches[0].data)
@@ -308,7 +308,7 @@ def test_batches_appended_together_are_indexed_one_by_one() -> None:
     assert together.max_timestamp_ms == batches[-1].max_timestamp
 
 
-def test_a_full_index_lets_appends_go_on_without_entries() -> None:
+def test_a_full_index_allows_appends_without_entries() -> None:
     """The log rolls when an index is full; a segment from another broker may have had a larger limit."""
     segment = create(config=LogConfig(index_interval_bytes=0, segment_index_bytes=36))
     batches = fill(segment, 10)
@@ -324,7 +324,7 @@ def test_a_full_index_lets_appends_go_on_without_entries() -> None:
 # Timestamps
 
 
-def test_the_largest_timestamp_is_that_of_the_first_batch_that_has_it() -> None:
+def test_the_largest_timestamp_is_that_of_its_first_batch() -> None:
     segment = create()
     append(segment, batch(("a", "b"), base_offset=BASE, timestamp=5))
     (latest,) = append(segment, batch(("a", "b"), ("c", "d"), base_offset=BASE + 1, timestamp=[9, 7]))
@@ -338,7 +338,7 @@ def test_the_largest_timestamp_is_that_of_the_first_batch_that_has_it() -> None:
 
 
 @pytest.mark.scenario(119)
-def test_without_timestamps_a_segment_is_as_late_as_its_file() -> None:
+def test_without_timestamps_a_segment_has_the_time_of_its_file() -> None:
     files = new_disk()
     files.now_ms = 777
     segment = create(files)
@@ -350,7 +350,7 @@ def test_without_timestamps_a_segment_is_as_late_as_its_file() -> None:
     assert reopen(segment).largest_timestamp_ms == 777
 
 
-def test_the_first_timestamp_is_that_of_the_first_append_and_after_a_restart_of_the_first_batch() -> None:
+def test_the_first_timestamp_is_that_of_the_first_append_or_first_batch() -> None:
     segment = create()
     assert segment.first_batch_timestamp_ms == -1
     append(
@@ -365,7 +365,7 @@ def test_the_first_timestamp_is_that_of_the_first_append_and_after_a_restart_of_
 
 
 @pytest.mark.scenario(189)
-def test_the_largest_timestamp_is_found_although_the_index_ends_before_it() -> None:
+def test_the_largest_timestamp_is_found_after_the_end_of_the_index() -> None:
     """This is the state after a flush in mid-segment: the final entry is written at roll and close only."""
     segment = create(config=LogConfig(index_interval_bytes=250))
     batches = fill(segment, 5)
@@ -379,7 +379,7 @@ def test_the_largest_timestamp_is_found_although_the_index_ends_before_it() -> N
 
 
 @pytest.mark.parametrize("kept", [None, 0, 1, 2])
-def test_a_time_index_that_was_written_in_part_does_not_hide_the_largest_timestamp(kept: int | None) -> None:
+def test_a_partly_written_time_index_does_not_hide_the_largest_timestamp(kept: int | None) -> None:
     """Otherwise retention would consider a segment older than it is."""
     segment = create()
     for number, timestamp in enumerate([10, 20, 30, 90, 40]):
@@ -413,7 +413,7 @@ def test_a_time_index_that_was_written_in_part_does_not_hide_the_largest_timesta
 )
 @each_case("interval_bytes", [0, 4096])
 @each_case("codec", [0, 1, 3])
-def test_a_search_by_time_finds_the_first_record_that_late(
+def test_a_search_by_time_finds_the_first_late_enough_record(
     timestamp: int, starting_offset: int, expected: tuple[int, int] | None, interval_bytes: int, codec: int
 ) -> None:
     segment = create(config=LogConfig(index_interval_bytes=interval_bytes))
@@ -425,7 +425,7 @@ def test_a_search_by_time_finds_the_first_record_that_late(
     assert reopen(segment).find_offset_by_timestamp(timestamp, starting_offset) == expected
 
 
-def test_a_search_by_time_passes_over_an_emptied_batch_that_still_promises_the_timestamp() -> None:
+def test_a_search_by_time_skips_an_emptied_batch_that_claims_the_timestamp() -> None:
     """Kafka does the same: max_timestamp_ms matches, the search finds nothing, and later segments are not searched."""
     segment = create()
     append(segment, batch(("a", "b"), base_offset=BASE, timestamp=10))
@@ -444,7 +444,7 @@ def test_a_search_by_time_reads_a_batch_larger_than_its_chunk() -> None:
     assert segment.find_offset_by_timestamp(15, BASE) == (15, BASE + 15)
 
 
-def test_under_log_append_time_the_first_record_of_the_batch_is_the_one() -> None:
+def test_log_append_time_matches_the_first_record_of_a_batch() -> None:
     segment = create()
     append(segment, batch(("a", "b"), ("c", "d"), base_offset=BASE, timestamp=50, log_append_time=True))
     assert segment.find_offset_by_timestamp(20, BASE) == (50, BASE)
@@ -457,7 +457,7 @@ def test_under_log_append_time_the_first_record_of_the_batch_is_the_one() -> Non
 # The files
 
 
-def test_an_empty_segment_writes_its_index_files_too() -> None:
+def test_an_empty_segment_writes_its_index_files() -> None:
     """Kafka's loader rebuilds a segment that has no offset index, and logs that."""
     segment = create()
     segment.close()
@@ -465,7 +465,7 @@ def test_an_empty_segment_writes_its_index_files_too() -> None:
     assert segment.files.list("d") == names
 
 
-def test_creating_removes_what_carries_the_same_names() -> None:
+def test_creating_removes_files_of_the_same_names() -> None:
     files = new_disk()
     for kind in paths.SEGMENT_KINDS:
         files.open(paths.segment_path("d", BASE, kind, paths.CLEANED), create=True).append(b"leftover")
@@ -478,7 +478,7 @@ def test_creating_removes_what_carries_the_same_names() -> None:
     assert files.snapshot()[f"/{paths.log_path('d', BASE)}"] == b"not this one"
 
 
-def test_opening_a_missing_segment_is_an_error_and_makes_no_file() -> None:
+def test_opening_a_missing_segment_is_an_error_and_creates_no_file() -> None:
     files = new_disk()
     with pytest.raises(FileNotFoundError):
         LogSegment.open(files, "d", BASE, EVERY_BATCH, 0)
@@ -539,7 +539,7 @@ def test_closing_twice_or_rolling_before_closing_adds_nothing() -> None:
     assert index_entries(reopen(segment)) == entries
 
 
-def test_a_flushed_segment_survives_a_power_loss_names_and_all() -> None:
+def test_a_flushed_segment_survives_a_power_loss_with_its_names() -> None:
     files = new_disk()
     files.sync_all()
     segment = create(files)
@@ -549,7 +549,7 @@ def test_a_flushed_segment_survives_a_power_loss_names_and_all() -> None:
 
 
 @pytest.mark.scenario(191)
-def test_a_preallocated_segment_takes_its_space_at_once_and_gives_back_the_rest(tmp_path: object) -> None:
+def test_a_preallocated_segment_reserves_space_and_releases_the_rest(tmp_path: object) -> None:
     files, directory = OsFiles(), str(tmp_path)
     config = LogConfig(preallocate=True, segment_bytes=1 << 20)
     path = paths.log_path(directory, BASE)
@@ -564,7 +564,7 @@ def test_a_preallocated_segment_takes_its_space_at_once_and_gives_back_the_rest(
 
 
 @pytest.mark.scenario(191)
-def test_a_crashed_preallocated_segment_is_cut_to_its_batches() -> None:
+def test_a_crashed_preallocated_segment_is_truncated_to_its_batches() -> None:
     files = new_disk()
     segment = create(files, LogConfig(preallocate=True, segment_bytes=4096))
     batches = fill(segment, 3)
@@ -625,7 +625,7 @@ def test_a_damaged_index_file_never_gives_wrong_answers(kind: str, damage: str) 
     assert_reads(again, batches)
 
 
-def test_the_sanity_check_passes_what_close_leaves() -> None:
+def test_the_sanity_check_passes_after_close() -> None:
     for count in (0, 1, 10):
         segment = create()
         fill(segment, count)
@@ -647,7 +647,7 @@ def test_the_sanity_check_passes_what_close_leaves() -> None:
         (paths.TXN_INDEX, struct.pack(">hqqqq", 0, 1, 0, BASE - 1, BASE)),
     ],
 )
-def test_the_sanity_check_finds_what_must_be_rebuilt(kind: str, content: bytes | None) -> None:
+def test_the_sanity_check_finds_files_to_rebuild(kind: str, content: bytes | None) -> None:
     segment = create()
     fill(segment, 10)
     segment.close()
@@ -674,7 +674,7 @@ class Replayed:
         return self._aborted.get(batch.base_offset)
 
 
-def test_recovery_of_a_sound_segment_cuts_nothing_and_tells_of_every_batch() -> None:
+def test_recovery_of_a_sound_segment_truncates_nothing_and_reports_every_batch() -> None:
     segment = create()
     batches = fill(segment, 10, step=1)
     segment.close()
@@ -688,7 +688,7 @@ def test_recovery_of_a_sound_segment_cuts_nothing_and_tells_of_every_batch() -> 
     assert again.max_timestamp_ms == batches[-1].max_timestamp
 
 
-def test_recovery_begins_anew_whatever_the_segment_knew() -> None:
+def test_recovery_ignores_the_earlier_state_of_the_segment() -> None:
     segment = create()
     batches = fill(segment, 5)
     assert segment.first_batch_timestamp_ms == batches[0].max_timestamp
@@ -703,7 +703,7 @@ def test_recovery_begins_anew_whatever_the_segment_knew() -> None:
     assert_reads(segment, batches[:2] + fill(segment, 2))
 
 
-def test_recovery_knows_no_append_only_batches() -> None:
+def test_recovery_restores_the_first_timestamp_from_the_first_batch() -> None:
     """The first timestamp is then that of the first batch, as after a restart."""
     segment = create()
     data = [batch(("a", "b"), base_offset=BASE + number, timestamp=5 + number) for number in range(3)]
@@ -744,7 +744,7 @@ DAMAGES: dict[str, Callable[[bytes, bytes], bytes]] = {
 @pytest.mark.scenario(190)
 @each_case("kept", [0, 1, 5])
 @each_case("damage", DAMAGES)
-def test_recovery_cuts_at_the_first_bad_batch(kept: int, damage: str) -> None:
+def test_recovery_truncates_at_the_first_bad_batch(kept: int, damage: str) -> None:
     segment = create()
     batches = fill(segment, 6)
     bad = batches[kept]
@@ -765,7 +765,7 @@ def test_recovery_cuts_at_the_first_bad_batch(kept: int, damage: str) -> None:
     assert_as_rebuilt(reopen(again))
 
 
-def test_recovery_cuts_a_segment_at_a_batch_of_another_crc() -> None:
+def test_recovery_truncates_a_segment_at_a_batch_with_a_wrong_crc() -> None:
     segment = create()
     batches = fill(segment, 3)
     data = bytearray(b"".join(each.data for each in batches))
@@ -801,7 +801,7 @@ def test_recovery_checks_a_batch_larger_than_its_chunk_in_pieces(monkeypatch: py
 
 @settings(max_examples=size(25, 200))
 @given(garbage=st.binary(max_size=300), kept_bytes=st.integers(0, 600))
-def test_recovery_of_a_log_with_any_tail_ends_with_whole_batches(garbage: bytes, kept_bytes: int) -> None:
+def test_recovery_of_a_log_with_any_tail_ends_with_complete_batches(garbage: bytes, kept_bytes: int) -> None:
     segment = create()
     batches = fill(segment, 5)
     data = b"".join(each.data for each in batches)[:kept_bytes] + garbage
@@ -814,7 +814,7 @@ def test_recovery_of_a_log_with_any_tail_ends_with_whole_batches(garbage: bytes,
 
 
 @pytest.mark.parametrize("ordered", [True, False], ids=["ordered", "unordered"])
-def test_whatever_a_power_loss_leaves_recovery_finds_all_flushed_batches_and_nothing_else(ordered: bool) -> None:
+def test_after_any_power_loss_recovery_finds_exactly_the_flushed_batches(ordered: bool) -> None:
     written: list[Batch] = []
     flushed: list[Batch] = []
 
@@ -937,7 +937,7 @@ class Pair:
     first=appends,
     program=st.lists(st.one_of(appends, others), min_size=5, max_size=25),
 )
-def test_whatever_happens_reads_are_right_and_indexes_as_recovery_would_make_them(
+def test_after_any_operations_reads_and_indexes_match_those_of_recovery(
     interval_bytes: int, first: tuple[str, object], program: list[tuple[str, object]]
 ) -> None:
     pair = Pair(interval_bytes)
@@ -952,7 +952,7 @@ def test_whatever_happens_reads_are_right_and_indexes_as_recovery_would_make_the
 
 
 @pytest.mark.parametrize("interval_bytes", [0, 250, 5000])
-def test_restarts_in_mid_segment_leave_no_trace_in_the_indexes(interval_bytes: int) -> None:
+def test_restarts_inside_a_segment_leave_no_trace_in_the_indexes(interval_bytes: int) -> None:
     """Each stop writes a final time index entry; if more batches follow, it was not the final one."""
     segment = create(config=LogConfig(index_interval_bytes=interval_bytes))
     fill(segment, 1, records=1)
@@ -966,7 +966,7 @@ def test_restarts_in_mid_segment_leave_no_trace_in_the_indexes(interval_bytes: i
     assert_as_rebuilt(segment)
 
 
-def test_what_lies_beyond_two_gibibytes_is_not_indexed() -> None:
+def test_positions_beyond_two_gibibytes_are_not_indexed() -> None:
     """A cleaned file may become this large, since batches grow when timestamps take more bytes than before."""
     files = new_disk()
     log_file = files.open("d/0.log", create=True)
@@ -981,7 +981,7 @@ def test_what_lies_beyond_two_gibibytes_is_not_indexed() -> None:
 
 
 @pytest.mark.parametrize("interval_bytes", [4096, 2**31 - 1])
-def test_no_search_goes_over_much_of_a_segment_whatever_its_index_interval(interval_bytes: int) -> None:
+def test_a_search_scans_little_of_a_segment_at_any_index_interval(interval_bytes: int) -> None:
     value, most_bytes = bytes(INDEX_DISTANCE_BYTES_MAX // 2), 2 * INDEX_DISTANCE_BYTES_MAX
     log = make_log(index_interval_bytes=interval_bytes, min_cleanable_dirty_ratio=0)
     for number in range(6):

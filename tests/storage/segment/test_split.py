@@ -53,7 +53,7 @@ SPLITS: dict[str, tuple[int, list[bytearray], list[int]]] = {
 @pytest.mark.scenario(128, 169)
 @each_case("clean_shutdown", [True, False], ids=["clean stop", "crash"])
 @each_case("base_offset, found, parts", SPLITS.values(), ids=SPLITS)
-def test_a_start_splits_a_segment_that_overflows(
+def test_a_start_splits_an_overflowing_segment(
     base_offset: int, found: list[bytearray], parts: list[int], clean_shutdown: bool
 ) -> None:
     files = disk(base_offset, found)
@@ -71,14 +71,14 @@ def test_a_start_splits_a_segment_that_overflows(
 
 
 @pytest.mark.scenario(128, 169)
-def test_a_segment_that_fits_is_left_as_it_is() -> None:
+def test_a_segment_that_fits_is_unchanged() -> None:
     log = make_log(disk(0, [record(0), record(FAR - 1)]))
     assert bases(log) == [0]
     assert not overflows(log.segments.first, FAR)
     assert not overflows(log.segments.first, 5 * FAR), "the next segment may begin far behind"
 
 
-def test_each_part_keeps_the_aborted_transactions_whose_markers_it_has() -> None:
+def test_each_part_keeps_the_aborted_transactions_of_its_markers() -> None:
     found = [
         batch(("a", "aborted"), base_offset=0, producer_id=1, transactional=True),
         batch(("b", "aborted"), base_offset=1, producer_id=2, transactional=True),
@@ -95,7 +95,7 @@ def test_each_part_keeps_the_aborted_transactions_whose_markers_it_has() -> None
     assert [each.producer_id for each in again.aborted_transactions(0, again.log_end_offset)] == [1, 2]
 
 
-def test_the_parts_are_as_old_as_the_segment_was() -> None:
+def test_the_parts_have_the_age_of_the_segment() -> None:
     files = disk(0, [record(0), record(FAR)])
     files.set_mtime_ms(paths.log_path(DIRECTORY, 0), 12_000)
     files.now_ms = 50_000
@@ -103,7 +103,7 @@ def test_the_parts_are_as_old_as_the_segment_was() -> None:
     assert [files.mtime_ms(path) for each in log.segments for path in each.file_paths()[:3]] == [12_000] * 6
 
 
-def test_what_cannot_be_read_is_not_split_and_leaves_nothing_behind() -> None:
+def test_an_unreadable_segment_is_not_split_and_leaves_no_files() -> None:
     found = [record(0), record(FAR), record(FAR + 1)]
     found[1][16] = 1  # an unknown magic
     files = disk(0, [*found, record(FAR + 2)])
@@ -126,7 +126,7 @@ def overflowing_log() -> Log:
 
 
 @pytest.mark.scenario(40)
-def test_the_cleaner_splits_a_segment_that_overflows_and_cleans_it_with_the_next_pass() -> None:
+def test_the_cleaner_splits_an_overflowing_segment_and_cleans_it_next() -> None:
     log = overflowing_log()
     before = contents(log)
 
@@ -141,7 +141,7 @@ def test_the_cleaner_splits_a_segment_that_overflows_and_cleans_it_with_the_next
     check_sound(log)
 
 
-def test_a_split_that_finds_damage_leaves_no_file() -> None:
+def test_a_split_that_finds_damage_leaves_no_files() -> None:
     log = overflowing_log()
     segment = log.segments.first
     data = bytearray(segment.log_file.read_at(0, segment.size_bytes))

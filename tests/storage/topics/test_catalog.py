@@ -84,11 +84,11 @@ def states(draw: st.DrawFn) -> CatalogState:
 
 @settings(max_examples=size(15, 100))
 @given(states())
-def test_what_is_written_reads_back(state: CatalogState) -> None:
+def test_a_written_catalog_reads_back(state: CatalogState) -> None:
     assert decode(encode(state), PATH) == state
 
 
-def test_the_layout_is_for_people_and_always_the_same() -> None:
+def test_the_layout_is_readable_and_deterministic() -> None:
     assert encode(EXAMPLE).decode() == (
         "{\n"
         '"version": 1,\n'
@@ -167,7 +167,7 @@ def test_producer_ids_are_never_given_twice_even_after_a_restart() -> None:
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-def test_after_a_power_loss_the_old_or_the_new_catalog_is_there(ordered: bool) -> None:
+def test_after_a_power_loss_the_old_or_new_catalog_exists(ordered: bool) -> None:
     start, _ = made()
     new = TopicEntry("new", bytes([9] * 16), (PartitionEntry((0,), 0),))
 
@@ -180,7 +180,7 @@ def test_after_a_power_loss_the_old_or_the_new_catalog_is_there(ordered: bool) -
     assert found == {frozenset({"a", "orders"}), frozenset({"a", "orders", "new"})}
 
 
-def test_a_change_that_the_disk_refuses_has_not_happened() -> None:
+def test_a_change_that_the_disk_refuses_has_no_effect() -> None:
     files, catalog = made()
 
     def full(operation: str, path: str, added_bytes: int) -> None:
@@ -195,7 +195,7 @@ def test_a_change_that_the_disk_refuses_has_not_happened() -> None:
     assert reloaded(files) == EXAMPLE
 
 
-def test_a_change_that_cannot_be_taken_back_for_whatever_reason_is_told() -> None:
+def test_a_change_that_cannot_be_undone_is_reported_for_any_reason() -> None:
     files, catalog = made()
     told: list[str] = []
     catalog.on_doubt = told.append
@@ -218,7 +218,7 @@ def test_a_change_that_cannot_be_taken_back_for_whatever_reason_is_told() -> Non
 @pytest.mark.parametrize(
     ("number", "is_doubtful"), [(errno.ENOSPC, False), (errno.EDQUOT, False), (errno.EACCES, False), (errno.EIO, True)]
 )
-def test_a_rename_that_is_refused_is_told_only_of_a_disk_that_has_failed(number: int, is_doubtful: bool) -> None:
+def test_a_refused_rename_is_reported_only_for_a_failed_disk(number: int, is_doubtful: bool) -> None:
     files, catalog = made()
     told: list[str] = []
     catalog.on_doubt = told.append
@@ -254,7 +254,7 @@ def test_an_unknown_topic_is_a_key_error_and_writes_nothing(call: Callable[[Cata
 
 @settings(max_examples=size(10, 100))
 @given(st.lists(states(), min_size=2, max_size=4))
-def test_texts_that_are_kept_say_what_the_state_says(changes: list[CatalogState]) -> None:
+def test_cached_texts_match_the_state(changes: list[CatalogState]) -> None:
     texts: Texts = {}
     before: CatalogState | None = None
     for change in changes:
@@ -281,7 +281,7 @@ def test_the_configs_of_many_topics_are_one_write() -> None:
     ]
 
 
-def test_entries_of_a_section_are_set_and_removed_in_one_write_and_an_empty_section_is_left_out() -> None:
+def test_entries_of_a_section_change_in_one_write_and_empty_sections_disappear() -> None:
     files, catalog = made()
     catalog.put_entries("acls", {"1": {"principal": "User:a"}, "2": {"principal": "User:b"}})
     catalog.put_entries("acls", {"1": None, "3": {"hosts": ["*"]}, "4": None})
@@ -352,7 +352,7 @@ def damaged(keys: list[Any], value: Any) -> bytes:
         (damaged(["cluster_id"], None), "cluster_id"),
     ],
 )
-def test_a_damaged_file_is_named_with_the_place_and_left_alone(data: bytes, told: str) -> None:
+def test_a_damaged_file_is_reported_with_the_position_and_left_alone(data: bytes, told: str) -> None:
     files, _ = made()
     file = files.open(PATH, truncate=True)
     file.append(data)
@@ -380,7 +380,7 @@ def test_a_changed_byte_is_refused_or_read_but_never_crashes(at: int, byte: int)
 # Large ones
 
 
-def test_a_catalog_that_no_start_would_read_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_catalog_that_no_start_could_read_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     files = CrashFiles()
     files.make_dir("/data")
     catalog = Catalog.create(files, "/data", EXAMPLE)
@@ -397,7 +397,7 @@ def test_a_catalog_that_no_start_would_read_is_not_written(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("piece_chars", [1, 40, 400])
-def test_a_large_catalog_is_put_together_in_pieces(monkeypatch: pytest.MonkeyPatch, piece_chars: int) -> None:
+def test_a_large_catalog_is_encoded_in_pieces(monkeypatch: pytest.MonkeyPatch, piece_chars: int) -> None:
     whole = encode(EXAMPLE)
     monkeypatch.setattr("ottla.storage.topics.catalog_file.PIECE_CHARS", piece_chars)
     pieces = list(encode_in_pieces(EXAMPLE, {}))
@@ -407,7 +407,7 @@ def test_a_large_catalog_is_put_together_in_pieces(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
-def test_the_file_is_its_owners_alone_from_its_first_byte_on(tmp_path: Path, umask: int) -> None:
+def test_only_the_owner_can_read_the_file_from_its_first_byte(tmp_path: Path, umask: int) -> None:
     modes = []
 
     class Looking(OsFiles):

@@ -82,7 +82,7 @@ def partition(topic_id: bytes, index: int, leader: int = 0, epoch: int = 0) -> P
 # producer id, another topic, kill -9. The snapshot is from before the stop.
 
 
-def check_what_kafka_wrote(state: CatalogState) -> None:
+def check_kafkas_state(state: CatalogState) -> None:
     assert {name: len(topic.partitions) for name, topic in state.topics.items()} == {"orders": 3, "grown": 4, "late": 1}
     assert {name: dict(topic.configs) for name, topic in state.topics.items()} == {
         "orders": {"cleanup.policy": "compact", "segment.bytes": "2097152"},
@@ -100,20 +100,20 @@ def check_what_kafka_wrote(state: CatalogState) -> None:
     assert state.cluster_id == "c"
 
 
-def test_the_log_alone_tells_everything() -> None:
-    check_what_kafka_wrote(read(disk(**{LOG: KAFKA_LOG})))
+def test_the_log_contains_everything() -> None:
+    check_kafkas_state(read(disk(**{LOG: KAFKA_LOG})))
 
 
-def test_the_snapshot_and_what_came_after_it_tell_the_same() -> None:
-    check_what_kafka_wrote(read(disk(**{LOG: KAFKA_LOG, SNAPSHOT: KAFKA_SNAPSHOT})))
+def test_the_snapshot_and_the_later_log_contain_the_same() -> None:
+    check_kafkas_state(read(disk(**{LOG: KAFKA_LOG, SNAPSHOT: KAFKA_SNAPSHOT})))
 
 
-def test_the_log_may_begin_where_the_snapshot_ends() -> None:
+def test_the_log_may_start_at_the_end_of_the_snapshot() -> None:
     at = 0
     while int.from_bytes(KAFKA_LOG[at : at + 8], "big") < 32:
         at += 12 + int.from_bytes(KAFKA_LOG[at + 8 : at + 12], "big")
     tail = {f"{32:020}.log": KAFKA_LOG[at:], SNAPSHOT: KAFKA_SNAPSHOT}
-    check_what_kafka_wrote(read(disk(**tail)))
+    check_kafkas_state(read(disk(**tail)))
     del tail[SNAPSHOT]
     with pytest.raises(DataDirectoryError, match="offset 32 at position 0, expected 0"):
         read(disk(**tail))
@@ -122,18 +122,18 @@ def test_the_log_may_begin_where_the_snapshot_ends() -> None:
 def test_the_newest_snapshot_counts_and_unfinished_ones_do_not() -> None:
     old = f"{5:020}-{9:010}.checkpoint"
     part = f"{99:020}-{1:010}.checkpoint.part"
-    check_what_kafka_wrote(read(disk(**{LOG: KAFKA_LOG, SNAPSHOT: KAFKA_SNAPSHOT, old: b"x", part: b"x"})))
+    check_kafkas_state(read(disk(**{LOG: KAFKA_LOG, SNAPSHOT: KAFKA_SNAPSHOT, old: b"x", part: b"x"})))
 
 
 @settings(max_examples=size(15, 60))
 @given(st.integers(0, len(KAFKA_LOG) - 1))
-def test_a_log_torn_anywhere_tells_what_was_written_before(size: int) -> None:
+def test_a_torn_log_contains_everything_written_before(size: int) -> None:
     state = read(disk(**{LOG: KAFKA_LOG[:size]}))
     assert set(state.topics) <= {"orders", "gone", "grown", "late"}
 
 
-def test_zeros_behind_the_last_batch_are_a_torn_end() -> None:
-    check_what_kafka_wrote(read(disk(**{LOG: KAFKA_LOG + bytes(1000)})))
+def test_zeros_after_the_last_batch_are_a_torn_end() -> None:
+    check_kafkas_state(read(disk(**{LOG: KAFKA_LOG + bytes(1000)})))
 
 
 @settings(max_examples=size(25, 100))
@@ -146,13 +146,13 @@ def test_a_changed_byte_in_a_snapshot_is_noticed(at: int, change: int) -> None:
     except DataDirectoryError as error:
         assert SNAPSHOT in str(error)
     else:
-        check_what_kafka_wrote(state)  # base offset and leader epoch do not
+        check_kafkas_state(state)  # base offset and leader epoch do not
 
 
 # Without a log
 
 
-def test_a_directory_that_kafka_never_had_has_no_metadata() -> None:
+def test_a_directory_without_kafkas_files_has_no_metadata() -> None:
     files = CrashFiles()
     files.make_dir("/data")
     assert read_cluster_metadata(files, "/data", cluster_id="c") is None
@@ -162,7 +162,7 @@ def test_a_directory_that_kafka_never_had_has_no_metadata() -> None:
 # Record by record
 
 
-def test_configs_may_come_before_their_topic_and_go_with_it() -> None:
+def test_configs_may_precede_their_topic_and_are_deleted_with_it() -> None:
     config = ConfigRecord(resource_type=2, resource_name="a", name="retention.ms", value="5")
     topic, one = TopicRecord(name="a", topic_id=A), partition(A, 0)
     assert state_of(config, topic, one).topics["a"].configs == {"retention.ms": "5"}
@@ -171,14 +171,14 @@ def test_configs_may_come_before_their_topic_and_go_with_it() -> None:
     assert (state.topics["a"].topic_id, state.topics["a"].configs) == (B, {})
 
 
-def test_configs_of_groups_and_subscriptions_are_sections_and_those_of_loggers_pass_by() -> None:
+def test_configs_of_groups_and_subscriptions_are_sections_and_logger_configs_are_ignored() -> None:
     records = [ConfigRecord(resource_type=kind, resource_name="x", name="n", value="v") for kind in (8, 16, 32)]
     taken_away = ConfigRecord(resource_type=16, resource_name="x", name="n", value=None)
     assert state_of(*records).sections == {"client_metrics": {"x": {"n": "v"}}, "group_configs": {"x": {"n": "v"}}}
     assert state_of(*records, taken_away).sections == {"group_configs": {"x": {"n": "v"}}}
 
 
-def test_what_clients_may_is_what_the_last_records_say() -> None:
+def test_client_rights_and_quotas_follow_the_last_records() -> None:
     alice = (
         EntityData(entity_type="user", entity_name="alice"),
         EntityData(entity_type="client-id", entity_name=None),
@@ -212,7 +212,7 @@ def test_what_clients_may_is_what_the_last_records_say() -> None:
     assert found.quotas == {(("client-id", None), ("user", "alice")): {"producer_byte_rate": 5.0}}
 
 
-def test_a_change_keeps_what_it_does_not_name() -> None:
+def test_a_change_keeps_unnamed_fields() -> None:
     topic, one = TopicRecord(name="a", topic_id=A), partition(A, 0, leader=1, epoch=4)
     change = PartitionChangeRecord(topic_id=A, partition_id=0, isr=(1,))
     assert state_of(topic, one, change).topics["a"].partitions == (PartitionEntry((0, 1), 1, 4),)
@@ -226,12 +226,12 @@ def test_a_partition_without_leader_gets_its_first_replica() -> None:
     assert state_of(topic, one, change).topics["a"].partitions == (PartitionEntry((0, 1), 0, 1),)
 
 
-def test_a_topic_whose_partitions_were_not_all_written_is_left_out() -> None:
+def test_a_topic_without_all_its_partitions_is_omitted() -> None:
     assert state_of(TopicRecord(name="a", topic_id=A)).topics == {}
     assert state_of(TopicRecord(name="a", topic_id=A), partition(A, 1)).topics == {}
 
 
-def test_features_end_at_level_zero_and_producer_ids_go_on() -> None:
+def test_features_end_at_level_zero_and_producer_ids_continue() -> None:
     state = state_of(
         FeatureLevelRecord(name="x", feature_level=2),
         FeatureLevelRecord(name="y", feature_level=1),
@@ -251,7 +251,7 @@ def test_a_transaction_counts_when_it_ends(end: Any, is_there: bool) -> None:
     assert ("a" in state.topics) == is_there
 
 
-def test_control_batches_and_unknown_types_pass_by() -> None:
+def test_control_batches_and_unknown_types_are_skipped() -> None:
     unknown = value(TopicRecord(name="a", topic_id=A), kind=99, version=7)
     control = batch(0, b"\0\0\0\0", control=True)
     whole = control + batch(1, unknown) + batch(2, value(TopicRecord(name="a", topic_id=A)), value(partition(A, 0)))
@@ -284,14 +284,14 @@ TOPIC_A = value(TopicRecord(name="a", topic_id=A))
         ([TOPIC_A, value(PartitionChangeRecord(topic_id=A, partition_id=3))], "unknown partition 3"),
     ],
 )
-def test_records_that_make_no_sense_are_told_with_file_and_offset(values: Iterable[bytes], told: str) -> None:
+def test_invalid_records_are_reported_with_file_and_offset(values: Iterable[bytes], told: str) -> None:
     with pytest.raises(DataDirectoryError) as refused:
         read(disk(**{LOG: batch(0, *values)}))
     assert str(refused.value).startswith(f"{DIRECTORY}/{LOG}: batch at offset 0: ")
     assert told in str(refused.value)
 
 
-def test_damage_before_the_last_file_is_no_torn_end() -> None:
+def test_damage_before_the_last_file_is_not_a_torn_end() -> None:
     first = batch(0, TOPIC_A, value(partition(A, 0)))
     second = batch(2, value(FeatureLevelRecord(name="x", feature_level=1)))
     files = {LOG: first[:-1], f"{2:020}.log": second}
@@ -299,13 +299,13 @@ def test_damage_before_the_last_file_is_no_torn_end() -> None:
         read(disk(**files))
 
 
-def test_a_gap_between_files_is_told() -> None:
+def test_a_gap_between_files_is_reported() -> None:
     files = {LOG: batch(0, TOPIC_A), f"{5:020}.log": batch(5, value(partition(A, 0)))}
     with pytest.raises(DataDirectoryError, match="offset 5 at position 0, expected 1"):
         read(disk(**files))
 
 
-def test_a_declared_size_beyond_reason_is_not_read() -> None:
+def test_an_unreasonable_declared_size_is_not_read() -> None:
     huge = bytearray(batch(0, TOPIC_A))
     huge[8:12] = (0x7FFF_FFFF).to_bytes(4, "big")
     assert read(disk(**{LOG: bytes(huge)})) == CatalogState("c")

@@ -36,7 +36,7 @@ from support.noted import each_case
         ("leader.replication.throttled.replicas", "0:1,3:2", ("0:1", "3:2")),
     ],
 )
-def test_a_text_means_a_value(name: str, text: str, value: object) -> None:
+def test_a_text_is_parsed_to_its_value(name: str, text: str, value: object) -> None:
     assert parse_value(name, text) == value
 
 
@@ -75,7 +75,7 @@ def test_a_text_means_a_value(name: str, text: str, value: object) -> None:
         ("leader.replication.throttled.replicas", "0:1,*", "PARTITION:BROKER"),
     ],
 )
-def test_a_refused_text_is_named_with_its_option_and_bound(name: str, text: str, bound: str) -> None:
+def test_a_refused_text_is_reported_with_its_option_and_bound(name: str, text: str, bound: str) -> None:
     with pytest.raises(ConfigError) as refused:
         parse_value(name, text)
     message = str(refused.value)
@@ -83,7 +83,7 @@ def test_a_refused_text_is_named_with_its_option_and_bound(name: str, text: str,
     assert bound in message.partition(": ")[2]
 
 
-def test_a_very_long_value_is_shown_in_part() -> None:
+def test_a_very_long_value_is_shown_shortened() -> None:
     with pytest.raises(ConfigError) as refused:
         parse_value("segment.bytes", "9" * 1_000_000)
     assert len(str(refused.value)) < 400
@@ -106,7 +106,7 @@ LONG = 1_000_000
     ],
     ids=["white space", "white space and a comma", "digits", "decimals", "an exponent", "no end", "commas"],
 )
-def test_a_long_text_is_read_once_from_its_beginning_to_its_end(type: OptionType, text: str) -> None:
+def test_a_long_text_is_parsed_once(type: OptionType, text: str) -> None:
     """Reading it again from each of a million positions would take minutes: with 32 KB every client waited for two seconds."""
     with suppress(ConfigError):
         value = Option("any", type, None).parse(text)
@@ -120,7 +120,7 @@ def test_an_unknown_name_is_refused() -> None:
         parse_value("message.format.version", "3.0")
 
 
-def test_a_secret_never_shows_in_an_error() -> None:
+def test_a_secret_is_never_shown_in_an_error() -> None:
     secret = Option("x.password", OptionType.PASSWORD, None)
     assert "hunter2" not in str(secret.error("hunter2", "must be longer"))
 
@@ -132,7 +132,7 @@ def test_defaults_pass_their_own_checks() -> None:
 
 
 @given(st.sampled_from(sorted(TOPIC_OPTIONS)), st.data())
-def test_what_is_written_reads_back(name: str, data: st.DataObject) -> None:
+def test_written_options_read_back(name: str, data: st.DataObject) -> None:
     option = TOPIC_OPTIONS[name]
     kinds: dict[OptionType, st.SearchStrategy[object]] = {
         OptionType.BOOLEAN: st.booleans(),
@@ -170,7 +170,7 @@ def test_values_are_written_as_java_writes_them(value: object, text: str) -> Non
     assert format_value(value) == text  # type: ignore[arg-type]
 
 
-def test_overrides_lie_over_the_defaults_of_the_broker() -> None:
+def test_overrides_replace_the_brokers_defaults() -> None:
     base = LogConfig(retention_ms=5, segment_bytes=3 << 20)
     config = LogConfig.from_texts({"retention.ms": "7", "cleanup.policy": "compact,delete"}, base)
     assert (config.retention_ms, config.segment_bytes) == (7, 3 << 20)
@@ -195,18 +195,18 @@ def test_the_hidden_segment_size_wins_and_may_be_small() -> None:
         ({"remote.storage.enable": "true", "cleanup.policy": "compact"}, ["remote.storage.enable"]),
     ],
 )
-def test_options_that_contradict_each_other_are_refused(texts: dict[str, str], parts: list[str]) -> None:
+def test_contradicting_options_are_refused(texts: dict[str, str], parts: list[str]) -> None:
     with pytest.raises(ConfigError) as refused:
         LogConfig.from_texts(texts)
     assert all(part in str(refused.value) for part in parts)
 
 
-def test_equal_lags_do_not_contradict_each_other() -> None:
+def test_equal_lags_are_compatible() -> None:
     config = LogConfig.from_texts({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5"})
     assert config.min_compaction_lag_ms == config.max_compaction_lag_ms == 5
 
 
-def test_stored_overrides_of_another_version_are_left_out_and_told() -> None:
+def test_stored_overrides_of_another_version_are_omitted_and_reported() -> None:
     stored = {"message.format.version": "2.8", "segment.bytes": "14", "retention.ms": "9", "min.compaction.lag.ms": "8"}
     config, problems = LogConfig.from_stored(stored | {"max.compaction.lag.ms": "3"})
     assert (config.retention_ms, config.segment_bytes) == (9, 1 << 30)

@@ -22,7 +22,7 @@ def many(count: int) -> dict[str, dict[str, int]]:
 
 @settings(deadline=None)
 @given(st.lists(changes, max_size=8), st.integers(2, 8))
-def test_they_are_what_a_sorted_dict_is(steps: list[dict[str, dict[str, int] | None]], chunk: int) -> None:
+def test_entries_behave_like_a_sorted_dict(steps: list[dict[str, dict[str, int] | None]], chunk: int) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(module, "CHUNK", chunk)
         patched.setattr(module, "SORTED_AT_ONCE", 3)
@@ -39,20 +39,20 @@ def test_they_are_what_a_sorted_dict_is(steps: list[dict[str, dict[str, int] | N
             assert ("abc" in found) is ("abc" in model)
 
 
-def test_what_is_not_there_is_a_key_error() -> None:
+def test_a_missing_entry_is_a_key_error() -> None:
     for entries in (Entries(), Entries.of(many(3))):
         with pytest.raises(KeyError):
             entries["zzz"]
 
 
-def test_a_change_of_one_leaves_all_others_the_objects_that_they_were() -> None:
+def test_a_change_of_one_entry_keeps_the_other_chunks() -> None:
     before = Entries.of(many(10_000))
     for change in ({"005000": {"n": 0}}, {"005000x": {"n": 0}}, {"005000": None}):
         after = before.with_changes(change)
         assert len(set(map(id, after.chunks)) - set(map(id, before.chunks))) <= 2
 
 
-def test_a_file_with_one_entry_more_is_put_together_of_what_was_said_before() -> None:
+def test_adding_one_entry_reuses_the_cached_texts() -> None:
     texts: Texts = {}
     before = Entries.of(many(10_000))
     assert list(encode_in_pieces(CatalogState("c", sections={"acls": before}), texts))
@@ -72,7 +72,7 @@ def test_a_file_with_one_entry_more_is_put_together_of_what_was_said_before() ->
     ],
     ids=["made", "all gone", "twice as many", "written"],
 )
-def test_no_call_of_c_goes_over_them_all(work: Callable[[Entries], object]) -> None:
+def test_no_c_call_iterates_over_all_entries(work: Callable[[Entries], object]) -> None:
     """Between two calls of Python another thread may run; a C call over all entries would take longer the more there are."""
     calls = []
     for count in (5 * CHUNK, 50 * CHUNK):

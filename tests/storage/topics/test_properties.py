@@ -47,7 +47,7 @@ def test_properties_are_read_as_java_reads_them(text: str, pairs: dict[str, str]
 
 
 @pytest.mark.parametrize("escape", [r"\u12", r"\u", r"\u00zz", r"\u 123"])
-def test_a_malformed_escape_is_refused_and_what_may_be_a_password_not_shown(escape: str) -> None:
+def test_a_malformed_escape_is_refused_and_a_possible_password_is_not_shown(escape: str) -> None:
     with pytest.raises(ConfigError, match=r"escape in the value of 'ssl\.key\.password'") as refused:
         parse_properties(f"ssl.key.password=secret{escape}")
     with pytest.raises(ConfigError, match="escape in a key") as refused_key:
@@ -71,7 +71,7 @@ def test_any_pair_survives_when_escaped(pairs: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     "value", ["", "plain", " led by a blank", 'C:\\dir="x"', "tab\tand\nline", "ünïcode 🔑", "trailing\\"]
 )
-def test_a_value_is_written_as_it_is_read(value: str) -> None:
+def test_a_value_is_written_as_read(value: str) -> None:
     line = f"name={properties_text(value)}"
     assert line.isascii()
     assert parse_properties(line) == {"name": value}

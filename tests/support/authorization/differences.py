@@ -16,7 +16,7 @@ def between(expected: Answers, found: Answers) -> list[str]:
     return [
         f"{asked.question} v{asked.version} as {asked.user}: expected {as_text(expected[asked])}, got {as_text(answer)}"
         for asked, answer in found.items()
-        if _told(asked, expected[asked]) != _told(asked, answer)
+        if _comparable(asked, expected[asked]) != _comparable(asked, answer)
     ]
 
 
@@ -27,7 +27,7 @@ NAMED: dict[str, str] = {
 LET_THROUGH = "let through"
 
 
-def _told(asked: Asked, answer: Any) -> Any:
+def _comparable(asked: Asked, answer: Any) -> Any:
     return _without_words(_let_through(answer) if asked.question in NAMED else answer)
 
 

@@ -69,7 +69,7 @@ def asks_for(answers: Answers, question: Question, version: int) -> str:
         if rights and all(answer != seen[fewer] for fewer in seen if fewer < rights or _implied_by(fewer, rights))
     ]
     furthest = [rights for rights in least if not any(rights < more for more in least)]
-    return "; ".join(sorted(" and ".join(sorted(map(_told, rights))) for rights in furthest)) or ABOUT_NOTHING
+    return "; ".join(sorted(" and ".join(sorted(map(_right_text, rights))) for rights in furthest)) or ABOUT_NOTHING
 
 
 def _implied_by(fewer: Rights, rights: Rights) -> bool:
@@ -89,7 +89,7 @@ def _bare(answer: Any) -> str:
     return as_text(answer)
 
 
-def _told(right: Right) -> str:
+def _right_text(right: Right) -> str:
     return f"{right[1].name} on the {TITLES[right[0]]}"
 
 

@@ -164,7 +164,7 @@ def _batches_of_first_write(real: LogSegment, expected: ModelSegment) -> int:
     return 1
 
 
-def what_happened(done: ModelPass, before: Sequence[ModelBatch], after: Sequence[ModelBatch]) -> Iterable[str]:
+def events_of_pass(done: ModelPass, before: Sequence[ModelBatch], after: Sequence[ModelBatch]) -> Iterable[str]:
     """Return the events of a pass, so that a test can show that its histories cover all of them."""
     old = {batch.base: batch for batch in before}
     rewritten = [(old[batch.base], batch) for batch in after if batch != old[batch.base]]

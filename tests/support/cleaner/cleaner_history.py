@@ -216,7 +216,7 @@ def fails(history: History, pair_type: type[Pair] = Pair) -> Exception | None:
     return None
 
 
-def what_differs(seed: int | str, pair_type: type[Pair] = Pair) -> str:
+def describe_failure(seed: int | str, pair_type: type[Pair] = Pair) -> str:
     """Return, for a failing history, how it was made, the smallest one that still fails, and where."""
     smallest = shrink(random_history(seed), lambda history: fails(history, pair_type) is not None)
     error = fails(smallest, pair_type)

@@ -17,7 +17,7 @@ from support.cleaner.cleaner_compare import (
     assert_same,
     assert_same_outline,
     assert_same_pass,
-    what_happened,
+    events_of_pass,
 )
 from support.cleaner.cleaner_model import NO_LIMIT, CleanedLog, ModelPass
 from support.disk.crash_files import PowerLoss
@@ -111,7 +111,7 @@ class Pair(LogPair):
         assert not [name for name in self.files.list(self.log.directory) if name.endswith((".cleaned", ".swap"))]
         for segment in new_segments:
             assert_indexes_of_its_batches(segment)
-        self.met.update(what_happened(done, before, self.model.batches))
+        self.met.update(events_of_pass(done, before, self.model.batches))
         self.met["a first dirty offset in a segment"] += first_dirty not in index_bytes
         self.met["an aborted transaction kept in the index"] += bool(self.model.aborted)
         if finished is None:

@@ -153,7 +153,7 @@ class CrashSearch(Generic[State, Facts]):
                 look()
             error = self._result(disk, state, known)
         except Exception as raised:  # noqa: BLE001 -- whatever goes wrong is what is looked for
-            error = _told(raised)
+            error = _error_text(raised)
         counts = self.counts
         if error is not None:
             counts.failing += 1
@@ -166,13 +166,13 @@ class CrashSearch(Generic[State, Facts]):
             try:
                 self.check(state, known)
             except Exception as error:  # noqa: BLE001
-                self._results[key] = _told(error)
+                self._results[key] = _error_text(error)
             else:
                 self._results[key] = None
         return self._results[key]
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     frame = error.__traceback__
     while frame is not None and frame.tb_next is not None:
         frame = frame.tb_next

@@ -110,7 +110,7 @@ class StreamsChaos:
         """Check a group that a coordinator has just loaded: it is as persisted, and sessions start again."""
         found = self.table()
         assert found in self.tables, (found, self.tables)
-        self.model.sessions_begin_anew(self.broker.clock.elapsed_ms())
+        self.model.restart_sessions(self.broker.clock.elapsed_ms())
         self.model.check(self.group, self.members, self.broker.clock.elapsed_ms(), is_exact=not self.is_full)
 
     async def step(self) -> None:

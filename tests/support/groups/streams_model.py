@@ -49,7 +49,7 @@ class StreamsModel:
         self.heard_ms.pop(member_id, None)
         self.gives_up_ms.pop(member_id, None)
 
-    def sessions_begin_anew(self, now_ms: int) -> None:
+    def restart_sessions(self, now_ms: int) -> None:
         self.loaded_ms = now_ms
         self.heard_ms = dict.fromkeys(self.heard_ms, now_ms)
         self.gives_up_ms = dict.fromkeys(self.gives_up_ms, now_ms)
@@ -70,9 +70,9 @@ class StreamsModel:
         member = group.members[name]
         assert answer.member_epoch == member.epoch
         assert answer.member_epoch >= self.told.get(name, 0), f"{name} was told {self.told[name]}, and now {answer}"
-        claim = _told(request.active_tasks, request.standby_tasks)
+        claim = _role_tasks(request.active_tasks, request.standby_tasks)
         named = answer.active_tasks is not None
-        told = _told(answer.active_tasks, answer.standby_tasks) if named else claim
+        told = _role_tasks(answer.active_tasks, answer.standby_tasks) if named else claim
         assigned = _owned(member.assigned)
         is_told_later = group.assignment_epoch < group.epoch and told < assigned
         assert told == assigned or is_told_later, f"{name} is to think that it has {told}, and has {assigned}"
@@ -177,7 +177,7 @@ class StreamsModel:
             assert before[name] <= has, f"{name} had {before[name]}, and has {has}"
 
 
-def _told(active: Iterable[TaskIds] | None, standby: Iterable[TaskIds] | None) -> set[RoleTask]:
+def _role_tasks(active: Iterable[TaskIds] | None, standby: Iterable[TaskIds] | None) -> set[RoleTask]:
     rows = enumerate((active or (), standby or ()))
     return {(role, one.subtopology_id, index) for role, ones in rows for one in ones for index in one.partitions}
 

@@ -122,7 +122,7 @@ def clean_while_appending(life: CompactedLife) -> None:
     life.broker.clean(between=lambda: life.append(("a", "4"), ("h", "1"), producer_id=1))
 
 
-def clean_what_is_not_flushed(life: CompactedLife) -> None:
+def clean_unflushed_segment(life: CompactedLife) -> None:
     """Run a second pass over a segment that was just rolled; then remove the deleted files."""
     life.append(("a", "5"), ("d", None), producer_id=1)
     life.log.roll(1_000)
@@ -224,7 +224,7 @@ def nothing(_: CompactedLife) -> None:
 
 LIVES: dict[str, Story] = {
     "a pass while somebody appends": Story(((FIRST_MS, fill),), clean_while_appending),
-    "a second pass on top": Story(((FIRST_MS, fill), (SECOND_MS, clean)), clean_what_is_not_flushed, segment_bytes=700),
+    "a second pass on top": Story(((FIRST_MS, fill), (SECOND_MS, clean)), clean_unflushed_segment, segment_bytes=700),
     "two passes, as the map is small": Story(((FIRST_MS, fill),), clean_in_two_passes),
     "segments that become empty": Story(
         ((FIRST_MS, fill), (SECOND_MS, clean), (SECOND_MS, supersede_all)), clean, now_ms=THIRD_MS

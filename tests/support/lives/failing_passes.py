@@ -204,7 +204,7 @@ def damage(life: CompactedLife) -> None:
     life.flush()
 
 
-def delete_what_is_damaged(life: CompactedLife) -> None:
+def delete_damaged_segment(life: CompactedLife) -> None:
     """Delete a segment that cannot be read: DeleteRecords past it, then the round's retention."""
     assert life.broker is not None
     following = life.log.segments.higher(life.log.segments.first.base_offset)
@@ -259,7 +259,7 @@ class InstallStory(FailingStory):
 FAILING: dict[str, FailingStory] = {
     "a damaged record, then DeleteRecords": FailingStory(
         ((FIRST_MS, several_groups), (FIRST_MS, damage)),
-        between=delete_what_is_damaged,
+        between=delete_damaged_segment,
         only_second=True,
         segment_bytes=190,
     ),

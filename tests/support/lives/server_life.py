@@ -82,7 +82,7 @@ class Ledger:
         """Note that these changes are requested."""
         self._put({key: self.owed.get(key, NOTHING) | {value} for key, value in changes.items()})
 
-    def told_of(self, changes: Mapping[Key, Hashable]) -> None:
+    def note_success(self, changes: Mapping[Key, Hashable]) -> None:
         """Note that these changes were answered with success."""
         self.told += 1
         self._put({key: frozenset({value}) for key, value in changes.items()})
@@ -123,7 +123,7 @@ class Life:
         self.ledger.ask(changes)
         if not await request():
             return False
-        self.ledger.told_of(changes)
+        self.ledger.note_success(changes)
         return True
 
     # Topics
@@ -244,7 +244,7 @@ class Life:
         answer = await self.client.ask(request, 1)
         if answer.error_code:
             return None
-        self.ledger.told_of({("member", group): answer.member_epoch if epoch == 0 else None})
+        self.ledger.note_success({("member", group): answer.member_epoch if epoch == 0 else None})
         return int(answer.member_epoch)
 
     # Producers
@@ -252,7 +252,7 @@ class Life:
     async def take_producer_id(self) -> None:
         answer = await self.client.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0), 4)
         if not answer.error_code:
-            self.ledger.told_of({("producer id", answer.producer_id): True})
+            self.ledger.note_success({("producer id", answer.producer_id): True})
 
 
 @dataclass
@@ -272,7 +272,7 @@ class Transactions:
         answer = await self.life.client.ask(asked, 4)
         if answer.error_code:
             return False
-        self.life.ledger.told_of({("producer id", answer.producer_id): True})
+        self.life.ledger.note_success({("producer id", answer.producer_id): True})
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
         self._sequences.clear()
         return True

@@ -39,7 +39,7 @@ def state(group_id: str) -> Key:
     return "state", group_id
 
 
-def told(there: ShareState | None) -> Hashable:
+def state_of(there: ShareState | None) -> Hashable:
     return None if there is None else (there.start_offset, there.batches)
 
 
@@ -148,9 +148,9 @@ def restart_and_look(files: CrashFiles) -> Found:
             await trio.testing.wait_all_tasks_blocked()
             coordinator = broker.services.coordinators.share_states.coordinator
             await trio.testing.wait_all_tasks_blocked()
-            found = {key.group_id: told(one.states.get(key)) for one in coordinator.shards for key in one.states}
+            found = {key.group_id: state_of(one.states.get(key)) for one in coordinator.shards for key in one.states}
             await pass_time(broker, TIDIED_UP_MS)
-            later = {key.group_id: told(one.states.get(key)) for one in coordinator.shards for key in one.states}
+            later = {key.group_id: state_of(one.states.get(key)) for one in coordinator.shards for key in one.states}
             assert found == later, "tidying up says nothing new"
             there = broker.services.topics.get(SHARE_STATE_TOPIC)
             return Found(

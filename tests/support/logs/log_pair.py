@@ -243,12 +243,12 @@ class LogPair:
         *_, files = islice(self.files.after_crash(ordered=True), disk + 1)
         snapshots = readable_snapshots(files, self.log.directory)
         self.log = reopen(self.log, clean=False, now_ms=self.now_ms, recovery_point=recovery_point, files=files)
-        self._forget_what_is_lost(recovery_point)
+        self._forget_lost_data(recovery_point)
         self.model.snapshots = snapshots
         self.model.recover(self.now_ms, recovery_point)
         self.leader_epoch += 1
 
-    def _forget_what_is_lost(self, recovery_point: int) -> None:
+    def _forget_lost_data(self, recovery_point: int) -> None:
         """Remove from the model the unflushed data that the disk does not have."""
         model = self.model
         left = {

@@ -259,10 +259,12 @@ class Chaos(ChaosBroker):
         if renews:
             says = {partition: dict.fromkeys(offsets, RENEW) for partition, offsets in says.items()}
         if says:
-            await self.tell(connection, says, connection.epoch, renews=renews)
+            await self.send_acknowledgements(connection, says, connection.epoch, renews=renews)
             connection.epoch += 1
 
-    async def tell(self, connection: Connection, says: dict[int, Says], epoch: int, *, renews: bool = False) -> None:
+    async def send_acknowledgements(
+        self, connection: Connection, says: dict[int, Says], epoch: int, *, renews: bool = False
+    ) -> None:
         request = acknowledge_request(GROUP, connection, self.topic_id, says, epoch, renews=renews)
         answer = await self.ask(request, 2, connection.node, connection.client)
         assert not answer.error_code, answer
@@ -304,7 +306,7 @@ class Chaos(ChaosBroker):
             await self.lose([connection])
             return
         del connection.member.connections[connection.node]
-        await self.tell(connection, self.says(connection), -1)
+        await self.send_acknowledgements(connection, self.says(connection), -1)
         self.ended(connection)
 
     async def restart_node(self) -> None:
@@ -360,7 +362,7 @@ class Chaos(ChaosBroker):
                 held = {one: dict.fromkeys(self.ledger.holds("last", one), ACCEPT) for one in places}
                 says = {one: offsets for one, offsets in held.items() if offsets}
                 if says:
-                    await self.tell(connection, says, connection.epoch)
+                    await self.send_acknowledgements(connection, says, connection.epoch)
                     connection.epoch += 1
                 self.check()
             if not self.ledger.left():

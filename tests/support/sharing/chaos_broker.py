@@ -113,7 +113,7 @@ class ChaosBroker:
         request = DeleteRecordsRequest(topics=(topic,), timeout_ms=1_000)
         answer = await self.ask(request, 2, self.leader(TOPIC, partition))
         assert not answer.topics[0].partitions[0].error_code
-        self.ledger.gone(partition, before)
+        self.ledger.note_log_start(partition, before)
 
     @contextmanager
     def full_disk(self) -> Iterator[None]:

@@ -51,7 +51,7 @@ class Ledger:
     def produced(self, partition: int, count: int) -> None:
         self.fates[partition] += (Fate() for _ in range(count))
 
-    def gone(self, partition: int, before: int) -> None:
+    def note_log_start(self, partition: int, before: int) -> None:
         """Note that the log no longer has the records below `before`."""
         for fate in self.fates[partition][:before]:
             fate.is_over, fate.held = True, None

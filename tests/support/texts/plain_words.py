@@ -24,8 +24,9 @@ BANNED = re.compile(
     re.IGNORECASE,
 )
 OPENING = re.compile(r"(Of|Those|As|Who|Whom|Whose|What|Whoever|They|It|All of it|The same|One of|Some of)\b")
-"""A first line of a docstring that begins so has no subject of its own."""
+"""A first line of a docstring, or a test name, that begins so has no subject of its own."""
 COMMENT = re.compile(r"(?:^|\s)# .*")
+WITH_SUBJECT = ("docstrings", "test names")
 MESSAGE_CALLS = ("debug", "info", "warning", "error", "exception", "critical")
 MADE_FROM_CODE = {
     f"docs/{name}.md" for name in ("python-api", "commands", "configuration", "metrics", "options-without-effect")
@@ -46,7 +47,7 @@ def count(names: Iterable[str], root: Path = ROOT) -> dict[str, int]:
             folder = "/".join(path.parts[: 2 if path.parts[0] == "server" and len(path.parts) > 2 else 1])
             for kind, said in _said(text):
                 found[f"{kind}: {folder}"] += len(BANNED.findall(said))
-                found[f"openings: {folder}"] += kind == "docstrings" and bool(OPENING.match(said))
+                found[f"openings: {folder}"] += kind in WITH_SUBJECT and bool(OPENING.match(said))
     return {name: number for name, number in sorted(found.items()) if number}
 
 
@@ -67,12 +68,14 @@ def _prose(text: str) -> str:
 
 
 def _said(text: str) -> Iterator[tuple[str, str]]:
-    """What is said in one module, with its kind: docstrings, comments and messages."""
+    """The texts of one module with their kinds: docstrings, comments, messages and names of tests."""
     for comment in COMMENT.findall(text):
         yield "comments", comment
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield "docstrings", node.value.value.strip()
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+            yield "test names", node.name.removeprefix("test_").replace("_", " ").capitalize()
         elif isinstance(node, ast.Raise) or _is_message(node):
             for part in ast.walk(node):
                 if isinstance(part, ast.Constant) and isinstance(part.value, str):

@@ -47,7 +47,7 @@ def said(line: str) -> str:
     return done.out
 
 
-def told(line: str) -> Any:
+def json_of(line: str) -> Any:
     return json.loads(said(f"{line} --json"))
 
 
@@ -59,7 +59,7 @@ def rows(text: str) -> list[list[str]]:
 
 
 @pytest.mark.usefixtures("running")
-def test_explain_says_why_not_and_the_commands_that_it_names_do_it() -> None:
+def test_explain_gives_the_obstacle_and_commands_that_remove_it() -> None:
     text = said("explain orders")
     assert text.startswith("orders-0: not eligible (active_segment): ")
     commands = re.findall(r"^ +(ottla .*)$", text, re.MULTILINE)
@@ -72,7 +72,7 @@ def test_explain_says_why_not_and_the_commands_that_it_names_do_it() -> None:
 
 
 @pytest.mark.usefixtures("running")
-def test_compact_says_what_was_removed_and_what_it_waits_for() -> None:
+def test_compact_reports_removed_records_and_remaining_obstacles() -> None:
     header, row, why = rows(said("compact orders"))
     assert header == ["PARTITION", "PASSES", "ROLLED", "FIRST DIRTY", "LOG END", "RECORDS", "REMOVED", "SEGMENTS"]
     assert row == ["orders-0", "0", "no", "0", "3", "-", "-", "1 -> 1"], "nothing was counted"
@@ -80,7 +80,7 @@ def test_compact_says_what_was_removed_and_what_it_waits_for() -> None:
     _, row, why = rows(said("compact orders --force"))
     assert row[:7] == ["orders-0", "1", "yes", "3", "3", "3 -> 2", "1"]
     assert why == ["orders-0: removed 1 superseded; nothing is dirty"]
-    (partition,) = told("compact orders --force")["partitions"]
+    (partition,) = json_of("compact orders --force")["partitions"]
     assert partition["first_dirty_offset"] == 3
 
 
@@ -94,7 +94,7 @@ def test_compact_may_roll_first_and_wait() -> None:
 
 
 @pytest.mark.usefixtures("running")
-def test_the_history_of_a_key_and_a_dry_run() -> None:
+def test_the_history_of_a_key_and_a_dry_run_are_shown() -> None:
     header, first, second, _, what = rows(said("explain orders --key a"))[1:]
     assert (header[0], first[0], second[0]) == ("OFFSET", "0", "1")
     assert (first[-1], second[-1], what) == ("1", "-", ["1: kept: newest record of its key"])
@@ -114,10 +114,10 @@ def test_retention_is_applied(running: ottla.Broker) -> None:
 
 
 def test_the_clock_is_moved_stopped_and_started(running: ottla.Broker) -> None:
-    before_ms = told("clock show")["now_ms"]
-    assert told("clock advance 25h")["now_ms"] >= before_ms + 90_000_000
+    before_ms = json_of("clock show")["now_ms"]
+    assert json_of("clock advance 25h")["now_ms"] >= before_ms + 90_000_000
     assert said("clock freeze").endswith(" UTC, frozen\n")
-    assert told("clock show") == told("clock show")
+    assert json_of("clock show") == json_of("clock show")
     assert said("clock set 2040-01-01T00:00:00Z").startswith("2040-01-01 00:00:00.000 UTC, frozen\n")
     assert not said("clock unfreeze").endswith("frozen\n")
     said("produce orders x --key c")
@@ -141,49 +141,49 @@ def test_faults_are_declared_listed_waited_for_and_removed() -> None:
     # The broker decides how often a slow disk strikes: it uses its files all the time.
     assert (first[:3], second[:3], third[0], third[2]) == (["1", "0", "all"], ["2", "0", "1"], "3", "all")
     assert ran("faults wait 1 --timeout 0").code == 1
-    assert [each["fault_id"] for each in told("faults list")] == [1, 2, 3]
-    assert told("faults remove 3")["is_active"] is False
+    assert [each["fault_id"] for each in json_of("faults list")] == [1, 2, 3]
+    assert json_of("faults remove 3")["is_active"] is False
     assert said("faults clear") == "removed 2\n"
-    assert told("faults list") == []
+    assert json_of("faults list") == []
 
 
 # Nodes and runs
 
 
 @pytest.mark.usefixtures("running")
-def test_leaders_move() -> None:
+def test_leaders_can_be_moved() -> None:
     for node in (1, 0, 1):
-        assert told(f"nodes move-leader orders:0 --to {node}")["leader"] == node
+        assert json_of(f"nodes move-leader orders:0 --to {node}")["leader"] == node
     assert "already leads" in said("nodes move-leader orders:0 --to 1")
-    assert told("nodes move-coordinator --group g --to 0")["leader"] == 0
+    assert json_of("nodes move-coordinator --group g --to 0")["leader"] == 0
     for node in (1, 0):
-        moved = told(f"nodes move-coordinator --group g --partition orders:0 --to {node}")
+        moved = json_of(f"nodes move-coordinator --group g --partition orders:0 --to {node}")
         assert (moved["topic"], moved["leader"]) == ("__share_group_state", node)
 
 
 @pytest.mark.usefixtures("running")
-def test_nodes_stop_and_start() -> None:
+def test_nodes_can_be_stopped_and_started() -> None:
     assert said("nodes stop 1") == "stopped node 1\n"
     assert [row[1] for row in rows(said("nodes list"))[1:]] == ["yes", "no"]
     assert said("nodes start 1") == "started node 1\n"
 
 
-def test_lives_end_and_begin(running: ottla.Broker, tmp_path: Path) -> None:
+def test_runs_can_be_ended_and_started(running: ottla.Broker, tmp_path: Path) -> None:
     bootstrap = running.bootstrap
     assert said("restart") == f"stopped and started, serving again at {bootstrap}\n"
     assert said("crash") == f"killed and started, serving again at {bootstrap}\n"
     copied = said(f"snapshot {tmp_path / 'copy'}")
     assert re.fullmatch(rf"copied \d+ files, \d+ bytes to {tmp_path / 'copy'}\n", copied)
     assert said("reset") == f"reset, serving again at {bootstrap}\n"
-    assert told("status")["topics"] == []
+    assert json_of("status")["topics"] == []
     assert said(f"restore {tmp_path / 'copy'}").startswith("restored ")
-    assert [each["topic"] for each in told("status")["topics"]] == ["orders"]
+    assert [each["topic"] for each in json_of("status")["topics"]] == ["orders"]
 
 
 # Status
 
 
-def test_status_is_one_screen(running: ottla.Broker) -> None:
+def test_status_fits_one_screen(running: ottla.Broker) -> None:
     running.commit("billing", {("orders", 0): 1})
     said("faults add --api Produce --disconnect before")
     lines = said("status").splitlines()
@@ -195,7 +195,7 @@ def test_status_is_one_screen(running: ottla.Broker) -> None:
     assert "Produce: disconnect before" in text
     assert "__consumer_offsets" not in text and "__consumer_offsets" in said("status --all")
     assert re.search(r"^orders-0  \W+ not eligible: active segment$", text, re.MULTILINE)
-    everything = told("status")
+    everything = json_of("status")
     assert everything.keys() == {"broker", "clock", "topics", "partitions_left_out", "groups", "faults"}
 
 
@@ -221,9 +221,7 @@ sys.exit(main(["status"]))
 
 
 @pytest.mark.parametrize(("columns", "encoding"), [(20, "utf-8"), (43, "ascii"), (200, "utf-8")])
-def test_status_is_as_wide_as_the_terminal_and_drawn_with_what_that_has(
-    running: ottla.Broker, columns: int, encoding: str
-) -> None:
+def test_status_uses_the_terminals_width_and_characters(running: ottla.Broker, columns: int, encoding: str) -> None:
     running.create_topic("wide-" + "n" * 60, 30, {"cleanup.policy": "compact"})
     environment = {"COLUMNS": str(columns), "LINES": "24", "PYTHONIOENCODING": encoding, "NO_COLOR": "1"}
     done = subprocess.run(
@@ -240,16 +238,16 @@ def test_status_is_as_wide_as_the_terminal_and_drawn_with_what_that_has(
 
 @pytest.mark.usefixtures("running")
 @pytest.mark.parametrize("interval", ["0", "-1", "x", "1e9", "nan"])
-def test_an_interval_that_is_none_is_refused(interval: str) -> None:
+def test_an_invalid_interval_is_refused(interval: str) -> None:
     assert f"expected seconds from 0.1 to 86400, found {interval!r}" in ran(f"status --watch --interval={interval}").err
 
 
-def test_what_nobody_leads_is_shown_as_far_as_it_is_known(running: ottla.Broker) -> None:
+def test_known_data_of_partitions_without_a_leader_are_shown(running: ottla.Broker) -> None:
     running.create_topic("alone", 2, replicas=1)
     running.commit("billing", {("alone", 0): 0, ("alone", 1): 0, ("orders", 0): 1})
     said("nodes stop 0")
     assert "stopped  node 0\n" in said("status")
-    partitions = told("topics describe alone")["partitions"]
+    partitions = json_of("topics describe alone")["partitions"]
     assert sorted((row["leader"], row["log_end_offset"]) for row in partitions) == [(-1, None), (1, 0)]
     shown = ran("consume alone --until-end")
     assert (shown.code, shown.out) == (1, "") and "no leader, so its records are not shown" in shown.err
@@ -258,7 +256,7 @@ def test_what_nobody_leads_is_shown_as_far_as_it_is_known(running: ottla.Broker)
 
 
 @pytest.mark.usefixtures("running")
-def test_status_is_watched_until_nobody_does() -> None:
+def test_status_watch_ends_with_its_reader() -> None:
     watching = command("status", "--watch", "--json")
     with ended(subprocess.Popen(watching, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)) as process:
         assert process.stdout is not None and process.stderr is not None
@@ -318,7 +316,7 @@ REFUSED = {
 
 
 @pytest.mark.usefixtures("running")
-def test_what_is_wrong_is_one_line() -> None:
+def test_errors_are_one_line() -> None:
     for line, (code, says) in REFUSED.items():
         done = ran(line)
         (told,) = done.err.splitlines()

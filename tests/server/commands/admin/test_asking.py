@@ -45,13 +45,13 @@ def test_the_option_beats_the_environment_beats_the_default(
 
 
 @pytest.mark.parametrize("address", ["h:", "h:port", "h:0", "h:65536", ":", "h:1:", "h:²"])
-def test_what_is_no_address_is_one_line(address: str) -> None:
+def test_an_invalid_address_is_one_line(address: str) -> None:
     done = run_command("status", "--admin", address)
     assert (done.code, done.out) == (2, "")
     assert done.err == f"ottla: Invalid value {address} for --admin: must be [HOST:]PORT, port from 1 to 65535\n"
 
 
-def test_where_nobody_answers_the_line_says_how_to_start_one() -> None:
+def test_an_unreachable_listener_is_reported_with_advice_to_start_one() -> None:
     done = run_command("status", "--admin", "127.0.0.1:1")
     (line,) = done.err.splitlines()
     assert done.code == 2
@@ -110,7 +110,7 @@ def answering(data: bytes, requests: list[bytes] | None = None) -> Iterator[str]
         ),
     ],
 )
-def test_what_is_not_given_is_not_sent_as_an_older_broker_may_not_know_it(line: str, body: dict[str, Any]) -> None:
+def test_absent_arguments_are_not_sent_to_older_brokers(line: str, body: dict[str, Any]) -> None:
     requests: list[bytes] = []
     with answering(b"HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\n{}", requests) as address:
         run_command(*line.split(), "--admin", address)
@@ -119,7 +119,7 @@ def test_what_is_not_given_is_not_sent_as_an_older_broker_may_not_know_it(line: 
 
 
 @pytest.mark.parametrize("data", ANSWERS.values(), ids=ANSWERS)
-def test_what_is_no_listener_of_ottlas_is_one_line(data: bytes) -> None:
+def test_a_foreign_listener_is_reported_in_one_line(data: bytes) -> None:
     with answering(data) as address:
         done = run_command("nodes", "list", "--admin", address)
     (line,) = done.err.splitlines()
@@ -127,7 +127,7 @@ def test_what_is_no_listener_of_ottlas_is_one_line(data: bytes) -> None:
     assert address in line and ("not an admin listener of Ottla" in line or "no admin listener at" in line)
 
 
-def test_a_refusal_is_its_sentence() -> None:
+def test_a_refusal_is_printed_as_its_sentence() -> None:
     body = b'{"error": "topic \'t\' not found"}'
     with (
         answering(b"HTTP/1.1 404 Not Found\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)) as address,
@@ -136,7 +136,7 @@ def test_a_refusal_is_its_sentence() -> None:
         admin(address).call("GET /v1/topics/{topic}", topic="t")
 
 
-def test_an_address_may_be_pasted_as_it_is_shown(guarded: ottla.Broker) -> None:
+def test_a_displayed_address_can_be_pasted(guarded: ottla.Broker) -> None:
     assert admin(f"http://{guarded.admin}/", OTTLA_ADMIN_TOKEN=TOKEN).call("GET /v1/nodes")["nodes"]
 
 
@@ -179,7 +179,7 @@ def test_a_token_comes_from_a_file_or_from_the_environment(guarded: ottla.Broker
 
 
 @pytest.mark.parametrize(("content", "says"), [(b"\xff", "not ASCII"), (b"a b", "invalid token")])
-def test_a_file_that_holds_no_token_is_one_line(tmp_path: Path, content: bytes, says: str) -> None:
+def test_a_file_without_a_token_is_one_line(tmp_path: Path, content: bytes, says: str) -> None:
     (tmp_path / "token").write_bytes(content)
     with pytest.raises(CommandError, match=says, check=lambda error: error.exit_code == WRONG_CALL):
         admin("1", str(tmp_path / "token"))

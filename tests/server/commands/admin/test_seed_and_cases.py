@@ -57,13 +57,13 @@ def test_cases_are_listed_and_loaded(ask: Ask, running: ottla.Broker) -> None:
         (("aborted-only", "x" * 250), "topic: expected"),
     ],
 )
-def test_a_case_that_cannot_be_loaded_is_refused_in_a_line(ask: Ask, words: tuple[str, ...], said: str) -> None:
+def test_a_case_that_cannot_be_loaded_is_refused_in_one_line(ask: Ask, words: tuple[str, ...], said: str) -> None:
     code, out, err = ask("cases", "load", *words)
     assert (code, out) == (1, "")
     assert said in err and err.count("\n") == 1
 
 
-def test_a_seed_is_planted_from_a_file_or_standard_input_and_written(
+def test_a_seed_is_applied_from_a_file_or_standard_input_and_exported(
     ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "seed.yaml").write_text(
@@ -80,7 +80,7 @@ def test_a_seed_is_planted_from_a_file_or_standard_input_and_written(
     assert json.loads(ask("seed", "--export")[1])["topics"]["b"] == {"partitions": 1, "replication_factor": 1}
 
 
-def test_a_call_that_makes_no_sense_is_refused_in_a_line(ask: Ask, tmp_path: Path) -> None:
+def test_an_invalid_call_is_refused_in_one_line(ask: Ask, tmp_path: Path) -> None:
     (tmp_path / "latin").write_bytes(b"\xff")
     for words, said in (
         ((), "missing FILE"),
@@ -92,7 +92,7 @@ def test_a_call_that_makes_no_sense_is_refused_in_a_line(ask: Ask, tmp_path: Pat
         assert code == 2 and said in err and err.count("\n") == 1
 
 
-def test_serve_begins_with_a_seed_and_plays_an_old_broker(tmp_path: Path) -> None:
+def test_serve_starts_with_a_seed_and_emulates_an_old_broker(tmp_path: Path) -> None:
     (tmp_path / "seed.yaml").write_text("topics: {a: }")
     data = str(tmp_path / "data")
     options = ("--data", data, "--listener", "127.0.0.1:0", "--seed", str(tmp_path / "seed.yaml"), "--emulate", "3.9")
@@ -103,7 +103,7 @@ def test_serve_begins_with_a_seed_and_plays_an_old_broker(tmp_path: Path) -> Non
             assert [each["topic"] for each in json.loads(told.out)] == ["a"], told
 
 
-def test_serve_refuses_what_it_cannot_begin_with(tmp_path: Path) -> None:
+def test_serve_refuses_invalid_initial_content(tmp_path: Path) -> None:
     bad = tmp_path / "bad.yaml"
     bad.write_text("topcs: {}")
     for words, said in (

@@ -21,7 +21,7 @@ from ottla.server.commands.frame.options import duration_ms
         (8 * 86_400_000, "8 d"),
     ],
 )
-def test_durations_are_told_in_the_largest_unit_that_says_them(ms: int, text: str) -> None:
+def test_durations_are_shown_in_the_largest_exact_unit(ms: int, text: str) -> None:
     assert duration_text(ms) == text
     assert duration_ms(text.replace(" min", "m").replace(" ", "")) == ms
 
@@ -40,11 +40,11 @@ def test_durations_are_told_in_the_largest_unit_that_says_them(ms: int, text: st
         ("removed", {"superseded": 0}, "none"),
     ],
 )
-def test_a_value_is_told_by_what_its_name_says(name: str, value: Any, shown: Any) -> None:
+def test_a_value_is_formatted_by_the_name_of_its_field(name: str, value: Any, shown: Any) -> None:
     assert told(name, value) == shown
 
 
-def test_names_of_fields_are_words() -> None:
+def test_names_of_fields_become_plain_words() -> None:
     assert [words(name) for name in ("is_frozen", "has_rolled", "now_ms", "log_start_offset")] == [
         "frozen",
         "rolled",

@@ -36,7 +36,7 @@ def offsets(data_dir: Path) -> list[int]:
         return [record.offset for record in broker.records("orders")]
 
 
-def test_by_force_all_is_clean_and_a_broker_starts_on_it(tmp_path: Path) -> None:
+def test_force_cleans_everything_and_a_broker_starts_on_the_result(tmp_path: Path) -> None:
     fill(tmp_path)
     (done,) = compact_stopped(str(tmp_path), "orders", force=True).partitions
     assert (done.passes, done.has_rolled, done.first_dirty_offset) == (1, True, 100)
@@ -46,7 +46,7 @@ def test_by_force_all_is_clean_and_a_broker_starts_on_it(tmp_path: Path) -> None
     assert offsets(tmp_path) == list(range(90, 100))
 
 
-def test_the_command_does_so_and_says_why_not(tmp_path: Path) -> None:
+def test_the_command_compacts_or_gives_the_obstacle(tmp_path: Path) -> None:
     fill(tmp_path)
     done = run_command("compact", "orders", "--data", str(tmp_path), "--force", "--json")
     assert (done.code, json.loads(done.out)["partitions"][0]["records_removed"]["superseded"]) == (0, 90)
@@ -54,7 +54,7 @@ def test_the_command_does_so_and_says_why_not(tmp_path: Path) -> None:
     assert (done.code, done.out) == (1, "") and "missing" in done.err
 
 
-def test_as_kafka_would_the_active_segment_stays_unless_it_is_rolled(tmp_path: Path) -> None:
+def test_the_active_segment_is_cleaned_only_if_rolled_as_in_kafka(tmp_path: Path) -> None:
     fill(tmp_path)
     (done,) = compact_stopped(str(tmp_path), "orders").partitions
     assert (done.passes, done.waits_for) == (0, "active_segment")
@@ -62,7 +62,7 @@ def test_as_kafka_would_the_active_segment_stays_unless_it_is_rolled(tmp_path: P
     assert (done.passes, done.first_dirty_offset) == (1, 100)
 
 
-def test_it_leaves_the_bytes_that_a_broker_leaves(tmp_path: Path) -> None:
+def test_compaction_leaves_the_same_bytes_as_a_broker(tmp_path: Path) -> None:
     fill(tmp_path / "by broker")
     shutil.copytree(tmp_path / "by broker", tmp_path / "without")
     with ottla.Broker(tmp_path / "by broker", overrides=AT_REST) as broker:
@@ -76,7 +76,7 @@ def test_it_leaves_the_bytes_that_a_broker_leaves(tmp_path: Path) -> None:
     assert len(logs[0]) == 2
 
 
-def test_where_a_broker_runs_it_is_refused_and_nothing_is_done(tmp_path: Path) -> None:
+def test_a_directory_in_use_by_a_broker_is_refused_and_unchanged(tmp_path: Path) -> None:
     with ottla.Broker(tmp_path) as broker:
         broker.create_topic("orders", configs={"cleanup.policy": "compact"})
         with pytest.raises(ControlError, match="run it on that broker instead: ottla compact orders") as refused:
@@ -91,9 +91,7 @@ def test_where_a_broker_runs_it_is_refused_and_nothing_is_done(tmp_path: Path) -
         ("plain", Kind.CONFLICT, "plain-0 is not compacted: cleanup.policy is delete"),
     ],
 )
-def test_what_cannot_be_compacted_leaves_a_directory_that_starts_as_ever(
-    topic: str, kind: Kind, says: str, tmp_path: Path
-) -> None:
+def test_a_refused_compaction_leaves_a_directory_that_starts(topic: str, kind: Kind, says: str, tmp_path: Path) -> None:
     fill(tmp_path)
     with pytest.raises(ControlError) as refused:
         compact_stopped(str(tmp_path), topic, force=True)
@@ -102,7 +100,7 @@ def test_what_cannot_be_compacted_leaves_a_directory_that_starts_as_ever(
     assert len(offsets(tmp_path)) == 100
 
 
-def test_a_directory_that_is_none_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_foreign_directory_is_unchanged(tmp_path: Path) -> None:
     with pytest.raises(ControlError, match="directory not found"):
         compact_stopped(str(tmp_path / "nowhere"), "orders")
     with pytest.raises(ControlError, match=r"is not a data directory: meta\.properties not found"):
@@ -110,7 +108,7 @@ def test_a_directory_that_is_none_stays_as_it_is(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_tombstones_go_at_their_horizon(tmp_path: Path) -> None:
+def test_tombstones_are_removed_at_their_horizon(tmp_path: Path) -> None:
     with ottla.Broker(tmp_path, overrides=AT_REST) as broker:
         broker.create_topic("orders", configs={"cleanup.policy": "compact", "delete.retention.ms": 0})
         broker.produce("orders", None, key="gone")
@@ -122,7 +120,7 @@ def test_tombstones_go_at_their_horizon(tmp_path: Path) -> None:
     assert done.passes == 0
 
 
-def test_a_damaged_segment_is_told_of_in_one_line(tmp_path: Path) -> None:
+def test_a_damaged_segment_is_reported_in_one_line(tmp_path: Path) -> None:
     fill(tmp_path)
     path = tmp_path / "orders-0" / f"{0:020}.log"
     damaged = bytearray(path.read_bytes())
@@ -164,7 +162,7 @@ class InterruptedFiles(OsFiles):
         super().sync_dir(path)
 
 
-def test_ctrl_c_at_any_operation_loses_no_record_and_the_next_call_ends_it(
+def test_ctrl_c_at_any_operation_loses_no_record_and_can_be_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(tmp_path / "filled")

@@ -10,7 +10,7 @@ from ottla.server.config.static_config import static_config
 from ottla.storage.topics.options import ConfigError
 
 
-def told(given: dict[str, str], protocol: str = "PLAINTEXT") -> tuple[str, str]:
+def listeners_of(given: dict[str, str], protocol: str = "PLAINTEXT") -> tuple[str, str]:
     """Return listeners and advertised listeners."""
     values = image_defaults(Properties(), given, protocol, 1).values
     return values["listeners"], values["advertised.listeners"]
@@ -39,15 +39,15 @@ def told(given: dict[str, str], protocol: str = "PLAINTEXT") -> tuple[str, str]:
         ),
     ],
 )
-def test_addresses_follow_from_what_is_given(given: dict[str, str], listeners: str, advertised: str) -> None:
-    assert told(given) == (listeners, advertised)
+def test_addresses_follow_from_the_given_options(given: dict[str, str], listeners: str, advertised: str) -> None:
+    assert listeners_of(given) == (listeners, advertised)
 
 
-def test_the_one_listener_takes_logins_and_speaks_tls_as_asked_for() -> None:
-    assert told({}, "SASL_SSL") == ("SASL_SSL://0.0.0.0:9092", "SASL_SSL://localhost:9092")
+def test_the_only_listener_uses_the_requested_logins_and_tls() -> None:
+    assert listeners_of({}, "SASL_SSL") == ("SASL_SSL://0.0.0.0:9092", "SASL_SSL://localhost:9092")
 
 
-def test_data_lie_in_the_directory_of_the_image_unless_another_is_named() -> None:
+def test_data_are_in_the_images_directory_unless_another_is_given() -> None:
     assert image_defaults(Properties(), {}, "PLAINTEXT", 1).values["log.dirs"] == "/var/lib/ottla"
     for name in ("log.dirs", "log.dir"):
         given = Properties({name: "/d"})
@@ -55,7 +55,7 @@ def test_data_lie_in_the_directory_of_the_image_unless_another_is_named() -> Non
         assert not {"log.dir", "log.dirs"} - {name} & image_defaults(given, given.values, "PLAINTEXT", 1).values.keys()
 
 
-def test_further_nodes_have_the_ports_above() -> None:
+def test_further_nodes_use_the_next_ports() -> None:
     file = image_defaults(Properties(), {"node.id": "4"}, "PLAINTEXT", 3)
     static = static_config(file=file, nodes=3, overrides={"node.id": "4"})
     found = [
@@ -67,7 +67,7 @@ def test_further_nodes_have_the_ports_above() -> None:
     assert found == [(9092, "localhost", 9092), (9093, "localhost", 9093), (9094, "localhost", 9094)]
 
 
-def test_nodes_that_a_file_speaks_of_keep_their_addresses_and_port_0_is_free_for_each() -> None:
+def test_nodes_in_a_file_keep_their_addresses_and_port_0_is_allowed() -> None:
     own = {1: {"listeners": "PLAINTEXT://:7", "broker.rack": "b"}, 2: {"broker.rack": "c"}}
     file = image_defaults(Properties(node_values=own), {"listeners": "PLAINTEXT://:0"}, "PLAINTEXT", 3)
     assert file.node_values[1] == own[1]
@@ -78,12 +78,12 @@ def test_nodes_that_a_file_speaks_of_keep_their_addresses_and_port_0_is_free_for
     }
 
 
-def test_what_is_no_address_or_no_id_is_refused_by_its_name() -> None:
+def test_an_invalid_address_or_id_is_refused_by_its_name() -> None:
     with pytest.raises(ConfigError, match="Invalid value nonsense for configuration listeners"):
-        told({"listeners": "nonsense"})
+        listeners_of({"listeners": "nonsense"})
     # The configuration says which ids are allowed.
     assert image_defaults(Properties(), {"node.id": "x"}, "PLAINTEXT", 3).node_values == {}
 
 
-def test_of_too_many_nodes_none_is_thought_of() -> None:
+def test_an_excessive_number_of_nodes_gets_no_defaults() -> None:
     assert image_defaults(Properties(), {}, "PLAINTEXT", 10**12).node_values == {}

@@ -38,13 +38,13 @@ from support.sizes import FULL
         (["topcs", "list"], ["topcs", "list"]),
     ],
 )
-def test_words_are_options_of_serve_or_a_command_or_another_program(
+def test_arguments_are_options_of_serve_or_a_command_or_another_program(
     words: list[str], becomes: list[str] | None
 ) -> None:
     assert ottla_words(words, {}) == becomes
 
 
-def test_the_admin_listener_of_dev_is_published_to_those_who_know_the_token_alone() -> None:
+def test_the_admin_listener_of_dev_is_published_only_with_a_token() -> None:
     assert ottla_words(["dev"], {ADMIN_TOKEN: "secret"}) == [
         *("serve", "--profile", "dev", "--hello"),
         *("--admin", "0.0.0.0:9099"),
@@ -88,7 +88,7 @@ def serving(words: Sequence[str] = (), **variables: str) -> Iterator[tuple[subpr
             process.wait(PATIENCE_S)
 
 
-def test_other_programs_and_commands_have_their_own_exit_code_and_output() -> None:
+def test_foreign_programs_and_commands_keep_their_exit_code_and_output() -> None:
     assert run("sh", "-c", "exit 3").returncode == 3
     # The signal ends a writer whose reader has gone, as in any shell.
     assert run("sh", "-c", "(yes; echo $? >&2) | head -n 1").stderr == f"{128 + signal.SIGPIPE}\n"
@@ -104,7 +104,7 @@ def test_other_programs_and_commands_have_their_own_exit_code_and_output() -> No
         assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1) and "did you mean --nodes" in wrong.stderr
 
 
-def test_what_cannot_be_run_is_told_in_a_line(tmp_path: Path) -> None:
+def test_a_program_that_cannot_run_is_reported_in_one_line(tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text("exit 3")
     script.chmod(0o755)
@@ -112,7 +112,7 @@ def test_what_cannot_be_run_is_told_in_a_line(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (1, f"ottla: cannot run {script}: Exec format error\n")
 
 
-def test_a_start_says_what_testcontainers_modules_wait_for_and_where_it_is(tmp_path: Path) -> None:
+def test_a_start_prints_the_line_that_testcontainers_waits_for(tmp_path: Path) -> None:
     variables = {
         "KAFKA_NODE_ID": "7",
         "KAFKA_LISTENERS": "PLAINTEXT://127.0.0.1:0,BROKER://127.0.0.1:0",
@@ -137,7 +137,7 @@ def test_a_start_says_what_testcontainers_modules_wait_for_and_where_it_is(tmp_p
     assert process.returncode == 0
 
 
-def test_a_start_needs_no_file_for_the_health_check(tmp_path: Path) -> None:
+def test_the_health_check_needs_no_file(tmp_path: Path) -> None:
     (tmp_path / LISTENER_FILE).mkdir()
     with serving(("--listener", "127.0.0.1:0"), TMPDIR=str(tmp_path), KAFKA_LOG_DIRS=str(tmp_path / "data")) as (
         _,

@@ -17,7 +17,7 @@ def words(given: list[str] | None = None, **variables: str) -> tuple[list[str], 
     return serve_words(OPTIONS, given or [], variables)
 
 
-def test_a_variable_is_an_option_of_serve_unless_that_is_given() -> None:
+def test_a_variable_is_an_option_of_serve_unless_given_there() -> None:
     assert words(OTTLA_NODES="3", OTTLA_PROFILE="dev", OTTLA_ADMIN_TOKEN_FILE="/f") == (
         ["--admin-token-file=/f", "--nodes=3", "--profile=dev"],
         [],
@@ -26,7 +26,7 @@ def test_a_variable_is_an_option_of_serve_unless_that_is_given() -> None:
     assert words(OTTLA_NODES="", PATH="/bin", KAFKA_NODE_ID="1") == ([], [])
 
 
-def test_each_line_is_one_of_what_may_be_repeated() -> None:
+def test_each_line_of_a_repeatable_option_is_one_value() -> None:
     assert words(OTTLA_USER="alice:a b:PLAIN\n\nbob:c\n")[0] == ["--user=alice:a b:PLAIN", "--user=bob:c"]
 
 
@@ -37,7 +37,7 @@ def test_a_switch_is_on_or_off(text: str, found: list[str]) -> None:
     assert words(OTTLA_TLS=text)[0] == found
 
 
-def test_a_switch_that_is_neither_is_refused() -> None:
+def test_an_invalid_switch_is_refused() -> None:
     with pytest.raises(
         CommandError,
         match="OTTLA_TLS must be true or false, found 'maybe'",
@@ -46,7 +46,7 @@ def test_a_switch_that_is_neither_is_refused() -> None:
         words(OTTLA_TLS="maybe")
 
 
-def test_what_names_no_option_is_told_of_unless_others_have_made_it() -> None:
+def test_an_unknown_variable_is_reported_unless_another_program_sets_it() -> None:
     found, warnings = words(
         OTTLA_NODE="3",
         OTTLA_BOOTSTRAP="localhost:9092",
@@ -62,7 +62,7 @@ def test_what_names_no_option_is_told_of_unless_others_have_made_it() -> None:
     assert warnings == ["environment variable OTTLA_NODE: option --node not found, ignored; did you mean OTTLA_NODES?"]
 
 
-def test_secrets_are_files_as_in_the_images_of_kafka(tmp_path: Path) -> None:
+def test_secrets_may_be_files_as_in_kafkas_images(tmp_path: Path) -> None:
     (tmp_path / "creds").write_text("s3cret\n")
     found = broker_variables(
         {
@@ -86,7 +86,7 @@ def test_secrets_are_files_as_in_the_images_of_kafka(tmp_path: Path) -> None:
         broker_variables({"KAFKA_SSL_KEY_CREDENTIALS": "none"}, str(tmp_path))
 
 
-def test_addresses_may_have_a_comma_too_many_or_be_empty() -> None:
+def test_addresses_may_have_surplus_commas_or_be_empty() -> None:
     assert broker_variables({"KAFKA_ADVERTISED_LISTENERS": "A://b:1,C://d:2,", "KAFKA_LISTENERS": ""}) == {
         "KAFKA_ADVERTISED_LISTENERS": "A://b:1,C://d:2"
     }
@@ -102,7 +102,7 @@ def test_addresses_may_have_a_comma_too_many_or_be_empty() -> None:
         {"KAFKA_HEAP_OPTS": "-Xmx1G", "CLUSTER_ID": "x"},
     ],
 )
-def test_a_broker_with_its_own_controller_is_what_ottla_is(variables: dict[str, str]) -> None:
+def test_a_broker_with_its_own_controller_needs_no_change(variables: dict[str, str]) -> None:
     assert broker_variables(variables) == variables
 
 
@@ -113,6 +113,6 @@ def test_a_broker_with_its_own_controller_is_what_ottla_is(variables: dict[str, 
         ({"KAFKA_CONTROLLER_QUORUM_VOTERS": "1@a:9093,2@b:9093,3@c:9093"}, "is not supported \\(3 controllers\\)"),
     ],
 )
-def test_parts_of_a_cluster_are_refused(variables: dict[str, str], named: str) -> None:
+def test_settings_of_a_multi_process_cluster_are_refused(variables: dict[str, str], named: str) -> None:
     with pytest.raises(CommandError, match=named, check=lambda error: error.exit_code == WRONG_CALL):
         broker_variables(variables)

@@ -51,7 +51,7 @@ SAME = [
 
 
 @pytest.mark.parametrize("line", SAME)
-def test_options_may_stand_before_and_behind_the_names(line: str) -> None:
+def test_options_may_precede_or_follow_the_names(line: str) -> None:
     found = asked(*line.split())
     assert (found.command, found.options) == asked(*SAME[0].split())
 
@@ -78,7 +78,7 @@ def needed_at(place: CommandPlace, but: argparse.Action | None = None) -> list[s
 
 
 @each_case("place", LEAVES, ids=[place.at for place in LEAVES])
-def test_every_option_of_every_command_is_taken_at_each_place(place: CommandPlace) -> None:
+def test_every_option_of_every_command_is_accepted_at_each_place(place: CommandPlace) -> None:
     options = [(name, action) for action in place.options for name in action.option_strings]
     for name, action in some([(name, action) for name, action in options if name not in ("-h", "--help")], 2):
         assert_taken_at_each_place(place, name, action)
@@ -96,7 +96,7 @@ def assert_taken_at_each_place(place: CommandPlace, name: str, action: argparse.
     assert getattr(first.options, action.dest) != action.default or action.choices, name
 
 
-def test_an_option_of_one_name_is_a_flag_everywhere_or_nowhere() -> None:
+def test_an_option_is_a_flag_in_all_commands_or_in_none() -> None:
     """Otherwise the parser could not know, before it has read the command, whether a value follows."""
     with_value: dict[str, set[bool]] = {}
     for place in LEAVES:
@@ -110,15 +110,15 @@ def test_an_option_takes_one_value_or_none() -> None:
     assert {action.nargs for place in LEAVES for action in place.options} <= {None, 0}
 
 
-def test_what_has_no_name_may_stand_between_options() -> None:
+def test_operands_may_be_between_options() -> None:
     assert asked("topics", "status", "a", "--json", "b", "--bootstrap", "h:1", "c").options.topics == ["a", "b", "c"]
 
 
-def test_behind_two_dashes_nothing_is_an_option() -> None:
+def test_arguments_after_two_dashes_are_operands() -> None:
     assert asked("topics", "status", "--json", "--", "--odd", "-n").options.topics == ["--odd", "-n"]
 
 
-def test_a_value_may_begin_with_a_dash() -> None:
+def test_a_value_may_start_with_a_dash() -> None:
     assert asked("serve", "--override", "-x=-1").options.override == ["-x=-1"]
 
 
@@ -174,7 +174,7 @@ ASKING = [place for place in LEAVES if place.at not in ("/serve", "/dev") and NO
 
 
 @pytest.mark.parametrize("place", ASKING, ids=[place.at for place in ASKING])
-def test_every_command_that_asks_says_in_one_line_that_nobody_answers(
+def test_every_networked_command_reports_an_unreachable_server_in_one_line(
     place: CommandPlace, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (option,) = NOBODY.keys() & place.parser.options
@@ -192,7 +192,7 @@ NO_NAMES = ["ü..x", "a..b", ".x", "x" * 64, "ü" * 64]
 
 
 @pytest.mark.parametrize("place", ASKING, ids=[place.at for place in ASKING])
-def test_every_command_that_asks_refuses_a_host_that_is_no_name_in_one_line(
+def test_every_networked_command_refuses_an_invalid_host_in_one_line(
     place: CommandPlace, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (option,) = NOBODY.keys() & place.parser.options
@@ -207,7 +207,7 @@ def test_every_command_that_asks_refuses_a_host_that_is_no_name_in_one_line(
 
 
 @pytest.mark.parametrize("place", LEAVES, ids=[place.at for place in LEAVES])
-def test_every_command_refuses_an_option_that_it_has_not_and_one_word_too_many(
+def test_every_command_refuses_unknown_options_and_surplus_operands(
     place: CommandPlace, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names, needed = place.at[1:].split("/"), needed_at(place)
@@ -225,7 +225,7 @@ def test_every_command_refuses_an_option_that_it_has_not_and_one_word_too_many(
 
 
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
-def test_every_place_has_a_help_that_names_all_that_may_stand_there(
+def test_every_place_has_a_help_with_all_allowed_arguments(
     place: CommandPlace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -241,13 +241,13 @@ def test_every_place_has_a_help_that_names_all_that_may_stand_there(
     assert [word for word in place.words if word not in texts[0]] == []
 
 
-def test_every_command_and_option_is_explained() -> None:
+def test_every_command_and_option_has_an_explanation() -> None:
     helps = {f"{place.at} {action.dest}": action.help for place in LEAVES for action in place.options}
     helps |= {place.at: place.help for place in PLACES.values() if place.at}
     assert {what for what, text in helps.items() if not text or text.endswith(".")} == set()
 
 
-def test_the_table_names_what_there_is() -> None:
+def test_the_table_lists_the_existing_commands() -> None:
     for name in ROWS:
         commands = load(name)
         assert (commands.command is None) == bool(commands.actions)
@@ -279,7 +279,7 @@ def test_a_help_text_loads_no_broker_and_no_other_command(line: str) -> None:
 # Ends
 
 
-def test_what_a_broker_says_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_of_a_broker_do_not_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     def refused() -> None:
         raise CommandError("there is no group \x1b]0;x\x07\nof two lines")
 
@@ -287,7 +287,7 @@ def test_what_a_broker_says_steers_no_terminal(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().err == "ottla: there is no group \\x1b]0;x\\x07 of two lines\n"
 
 
-def test_an_interrupt_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupt_gives_exit_code_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def interrupt(*_arguments: object, as_it_is: bool) -> None:
         raise KeyboardInterrupt
 
@@ -304,14 +304,16 @@ def test_an_interrupt_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         (["explain", "\udcff"], r"expected UTF-8, found '\udcff'"),
     ],
 )
-def test_what_cannot_be_written_is_one_line(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_cannot_be_written_is_one_line(
+    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(words) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("ottla: ") and says in line
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_nobody_reading_on_is_no_error(unbuffered: str) -> None:
+def test_a_closed_output_is_not_an_error(unbuffered: str) -> None:
     """Python writes a command's output at once, or at the end."""
     lines = ("completion bash", "describe-config --json", "--help", "serve --help")
     for line in some(lines, 1 if unbuffered else 2):

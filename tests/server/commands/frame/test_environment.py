@@ -34,7 +34,7 @@ from support.noted import each_case
         ("KAFKA_KAFKA_METRICS_REPORTERS", "kafka.metrics.reporters"),
     ],
 )
-def test_underscores_stand_for_what_no_variable_may_have(variable: str, name: str) -> None:
+def test_underscores_replace_characters_not_allowed_in_variables(variable: str, name: str) -> None:
     assert option_name(variable) == name
 
 
@@ -51,13 +51,13 @@ def test_every_option_has_a_variable_of_bitnamis_image() -> None:
 
 
 @pytest.mark.parametrize("option", ["auto.create.topics.enable", "num.partitions"])
-def test_of_both_prefixes_the_one_of_apache_kafka_counts(option: str) -> None:
+def test_apache_kafkas_prefix_wins_over_bitnamis(option: str) -> None:
     plain = variable_name(option)
     found = read_environment({plain: "1", BITNAMI_PREFIX + plain.removeprefix("KAFKA_"): "2"})
     assert found.options == {option: "1"}
 
 
-def test_a_compose_file_of_bitnamis_image_is_taken_without_a_word() -> None:
+def test_a_compose_file_of_bitnamis_image_is_accepted_without_warnings() -> None:
     found = read_environment(
         {
             "KAFKA_CFG_NODE_ID": "0",
@@ -77,13 +77,13 @@ def test_a_compose_file_of_bitnamis_image_is_taken_without_a_word() -> None:
     assert read_environment({"CLUSTER_ID": "first", "KAFKA_KRAFT_CLUSTER_ID": "second"}).cluster_id == "first"
 
 
-def test_users_and_certificates_of_bitnamis_image_are_not_passed_by() -> None:
+def test_users_and_certificates_of_bitnamis_image_are_not_ignored() -> None:
     secrets = ("KAFKA_CLIENT_USERS", "KAFKA_CLIENT_PASSWORDS", "KAFKA_CERTIFICATE_PASSWORD", "KAFKA_TLS_TYPE")
     found = read_environment(dict.fromkeys(secrets, "hidden"))
     assert len(found.warnings) == len(secrets) and "hidden" not in "".join(found.warnings)
 
 
-def test_options_are_taken_and_others_told_of_with_the_nearest_name() -> None:
+def test_options_are_accepted_and_unknown_ones_reported_with_the_nearest_name() -> None:
     found = read_environment(
         {
             "KAFKA_LOG_RETENTION_MS": "5",
@@ -105,7 +105,7 @@ def test_options_are_taken_and_others_told_of_with_the_nearest_name() -> None:
     assert zork.startswith("environment variable KAFKA_ZORK_ZORK_ZORK: option zork.zork.zork not found, ignored")
 
 
-def test_what_kubernetes_makes_beside_a_service_called_kafka_is_passed_by() -> None:
+def test_variables_of_a_kubernetes_service_called_kafka_are_ignored() -> None:
     links = {
         "KAFKA_SERVICE_HOST": "10.0.0.1",
         "KAFKA_SERVICE_PORT": "9092",
@@ -122,7 +122,7 @@ def test_what_kubernetes_makes_beside_a_service_called_kafka_is_passed_by() -> N
     assert len(read_environment({"KAFKA_PORT": "9092", "KAFKA_ADVERTISED_PORT": "9092"}).warnings) == 2
 
 
-def test_what_is_handed_on_to_the_authorizer_is_taken() -> None:
+def test_options_of_the_authorizer_are_accepted() -> None:
     found = read_environment({"KAFKA_SUPER_USERS": "User:a", "KAFKA_ALLOW_EVERYONE_IF_NO_ACL_FOUND": "true"})
     assert (found.options, found.warnings) == (
         {"super.users": "User:a", "allow.everyone.if.no.acl.found": "true"},
@@ -151,11 +151,11 @@ def test_a_value_is_written_as_in_a_properties_file(text: str, value: str) -> No
     assert read_environment({"KAFKA_SSL_KEYSTORE_KEY": text}).options == {"ssl.keystore.key": value}
 
 
-def test_what_is_for_the_jvm_passes() -> None:
+def test_variables_for_the_jvm_are_ignored() -> None:
     assert read_environment(dict.fromkeys(FOR_THE_JVM, "x")) == read_environment({})
 
 
-def test_values_show_nowhere() -> None:
+def test_values_are_never_shown() -> None:
     assert "secret" not in repr(read_environment({"KAFKA_SSL_KEY_PASSWORD": "secret"}))
 
 

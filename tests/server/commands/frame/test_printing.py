@@ -27,7 +27,7 @@ HEADER = ("TOPIC", "RECORDS", "WHY")
 ROWS = [("orders", 12, "all that is dirty lies in the active segment"), ("日本語のトピック", 3_400, "ok")]
 
 
-def test_a_table_without_bound_has_its_cells_whole_and_numbers_to_the_right() -> None:
+def test_an_unbounded_table_has_complete_cells_and_right_aligned_numbers() -> None:
     assert list(table(HEADER, ROWS)) == [
         "TOPIC             RECORDS  WHY",
         "orders                 12  all that is dirty lies in the active segment",
@@ -35,7 +35,7 @@ def test_a_table_without_bound_has_its_cells_whole_and_numbers_to_the_right() ->
     ]
 
 
-def test_what_is_too_wide_is_cut_the_widest_column_first() -> None:
+def test_the_widest_column_of_a_wide_table_is_shortened_first() -> None:
     assert list(table(HEADER, ROWS, width=40)) == [
         "TOPIC           RECORDS  WHY",
         "orders               12  all that …ment",
@@ -43,7 +43,7 @@ def test_what_is_too_wide_is_cut_the_widest_column_first() -> None:
     ]
 
 
-def test_sentences_stand_below_the_table_and_are_folded() -> None:
+def test_sentences_are_below_the_table_and_wrapped() -> None:
     why = "all that is dirty lies in the active segment"
     rows = [("orders", 1), ("t", 2), ("u", 3)]
     assert list(table(("TOPIC", "N"), rows, [why, "", why], width=30)) == [
@@ -72,7 +72,7 @@ def test_no_line_is_wider_than_the_terminal(rows: list[tuple[str, str, int]], wi
 
 
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=8), st.integers(1, 400))
-def test_columns_are_narrowed_as_little_as_it_takes(widths: list[int], room: int) -> None:
+def test_columns_are_narrowed_as_little_as_necessary(widths: list[int], room: int) -> None:
     found = narrowed(widths, room)
     assert all(min(before, NARROWEST) <= after <= before for before, after in zip(widths, found, strict=True))
     if sum(widths) <= room:
@@ -87,17 +87,17 @@ def test_columns_are_narrowed_as_little_as_it_takes(widths: list[int], room: int
     ("text", "width", "shown"),
     [("abc", 5, "abc  "), ("abcdef", 4, "abc…"), ("日本語", 4, "日… "), ("é" * 3, 4, "é" * 3 + " "), ("", 2, "  ")],
 )
-def test_a_cell_has_exactly_its_places(text: str, width: int, shown: str) -> None:
+def test_a_cell_has_exactly_its_width(text: str, width: int, shown: str) -> None:
     assert fitted(text, width) == shown
     assert places(shown) == width
 
 
-def test_nothing_that_steers_a_terminal_is_printed() -> None:
+def test_control_characters_are_not_printed() -> None:
     assert visible("a\x1b[31m\n\tb\u202e") == r"a\x1b[31m\n\tb\u202e"
     assert list(table(("K",), [("\x1b[2J",)])) == ["K", r"\x1b[2J"]
 
 
-def test_a_text_for_no_terminal_is_not_folded() -> None:
+def test_text_outside_a_terminal_is_not_wrapped() -> None:
     assert folded("word " * 50, None) == ["    " + "word " * 50]
 
 
@@ -121,13 +121,13 @@ def test_only_a_terminal_has_a_width(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(map(places, terminal.getvalue().splitlines())) <= 24 < max(map(places, plain.getvalue().splitlines()))
 
 
-def test_a_reader_that_has_gone_is_no_oserror(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_reader_is_not_an_os_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout", Closed())
     with pytest.raises(ReaderGoneError):
         show("text")
 
 
-def test_progress_is_written_over_on_a_terminal_and_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_overwritten_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     for stream, expected in ((Terminal(), "\r\x1b[Kone\r\x1b[K" + "x" * 78 + "…\r\x1b[K"), (io.StringIO(), "")):
         with Progress(stream) as progress:
@@ -136,7 +136,7 @@ def test_progress_is_written_over_on_a_terminal_and_nowhere_else(monkeypatch: py
         assert stream.getvalue() == expected
 
 
-def test_a_line_steers_no_terminal_but_where_it_is_our_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_our_own_line_may_contain_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     show(["one\x1b[2J\nof two", "and one"])
     show("\x1b[1mours\x1b[0m", as_it_is=True)
     assert capsys.readouterr().out == "one\\x1b[2J\\nof two\nand one\n\x1b[1mours\x1b[0m\n"

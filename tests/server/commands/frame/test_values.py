@@ -55,17 +55,17 @@ def test_a_value_is_read(read: Callable[[str], object], text: str, value: object
 
 
 @each_case("read, text", REFUSED.values(), ids=REFUSED)
-def test_what_is_none_is_refused_with_what_was_found(read: Callable[[str], object], text: str) -> None:
+def test_an_invalid_value_is_refused_with_the_found_text(read: Callable[[str], object], text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match=r"expected .*"):
         read(text)
 
 
 @given(st.integers(-(10**13), 10**14))
-def test_a_time_that_is_told_is_read_back(at_ms: int) -> None:
+def test_a_printed_time_can_be_parsed(at_ms: int) -> None:
     text = time_text(at_ms, with_ms=True)
     assert text is not None and time_ms(text.replace(" ", "T")) == at_ms
 
 
 @pytest.mark.parametrize("at_ms", [2**63 - 1, -(2**63)])
-def test_a_time_that_no_calendar_has_is_none(at_ms: int) -> None:
+def test_a_time_outside_the_calendar_is_refused(at_ms: int) -> None:
     assert time_text(at_ms) is None

@@ -38,7 +38,9 @@ def test_a_command_connects_with_the_properties_of_java(secured: ottla.Broker, t
     assert listed(secured, tmp_path / "client.properties", pkcs12).code == 0
 
 
-def test_the_environment_names_the_file(secured: ottla.Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_may_name_the_file(
+    secured: ottla.Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "client.properties"
     listed(secured, path, secured.tls.java())
     monkeypatch.setenv("OTTLA_COMMAND_CONFIG", str(path))
@@ -58,13 +60,13 @@ def test_the_environment_names_the_file(secured: ottla.Broker, tmp_path: Path, m
         ({"ssl.truststore.type": "", "ssl.truststore.location": ""}, "certificate was rejected"),
     ],
 )
-def test_what_does_not_go_is_told_in_one_line(
+def test_incompatible_properties_are_reported_in_one_line(
     secured: ottla.Broker, tmp_path: Path, change: dict[str, str], told: str
 ) -> None:
     done = listed(secured, tmp_path / "client.properties", secured.tls.java() | change)
     assert done.code == 2 and told in done.err and done.err.count("\n") == 1, done.err
 
 
-def test_a_file_that_is_not_there_is_told(secured: ottla.Broker) -> None:
+def test_a_missing_file_is_reported(secured: ottla.Broker) -> None:
     done = run_command("topics", "list", "--bootstrap", secured.bootstrap, "--command-config", "/none")
     assert (done.code, done.err) == (2, "ottla: cannot read /none: No such file or directory\n")

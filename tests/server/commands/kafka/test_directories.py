@@ -25,7 +25,7 @@ def row(
     )
 
 
-def test_a_partition_that_moves_is_in_one_directory_and_on_its_way_to_another() -> None:
+def test_a_moving_partition_is_in_one_directory_and_in_progress_to_another() -> None:
     problem = "the disk is full"
     answer = DescribeLogDirsResponse(
         results=(

@@ -33,7 +33,7 @@ def ran(line: str, stdin: bytes = b"") -> Ran:
 
 
 @pytest.mark.usefixtures("run")
-def test_values_keys_headers_and_tombstones_come_out_as_they_went_in() -> None:
+def test_values_keys_headers_and_tombstones_are_printed_as_sent() -> None:
     assert ran("produce t new paid --key 17 --header source=shop --timestamp 1000 --partition 0").out == (
         "t-0: 2 records, offsets 0 to 1\n"
     )
@@ -59,7 +59,7 @@ def test_values_keys_headers_and_tombstones_come_out_as_they_went_in() -> None:
 
 
 @pytest.mark.usefixtures("run")
-def test_nothing_of_a_record_steers_the_terminal() -> None:
+def test_records_cannot_control_the_terminal() -> None:
     steers = "\x1b]0;x\x07\n\u202e"
     words = ("produce", "t", steers, "--key", steers, "--header", f"{steers}={steers}", "--partition", "0")
     assert run_command(*words).code == 0
@@ -83,14 +83,14 @@ LINES = {
 
 @pytest.mark.usefixtures("run")
 @pytest.mark.parametrize(("options", "lines", "records"), LINES.values(), ids=LINES)
-def test_lines_are_records(options: str, lines: bytes, records: list[tuple[object, object]]) -> None:
+def test_each_line_is_a_record(options: str, lines: bytes, records: list[tuple[object, object]]) -> None:
     assert ran(f"produce t --partition 1 {options}", lines).code == 0
     found = [json.loads(line) for line in ran("consume t --until-end --json").out.splitlines()]
     assert [(each["key"], each["value"]) for each in found] == records
 
 
 @pytest.mark.usefixtures("run")
-def test_what_consume_prints_as_json_produce_takes(client: RawClient) -> None:
+def test_json_output_of_consume_is_valid_input_of_produce(client: RawClient) -> None:
     create_topic(client, "copy", 2)
     ran("produce t \\xff --key k --header a=b --header a= --timestamp 5 --partition 1")
     ran("produce t --null --timestamp 6")
@@ -126,7 +126,7 @@ WRONG_LINES = {
 
 @pytest.mark.usefixtures("run")
 @pytest.mark.parametrize(("options", "lines", "says"), WRONG_LINES.values(), ids=WRONG_LINES)
-def test_a_wrong_line_is_named_and_those_before_it_are_written(options: str, lines: bytes, says: str) -> None:
+def test_an_invalid_line_is_named_and_earlier_lines_are_written(options: str, lines: bytes, says: str) -> None:
     done = ran(f"produce t --partition 0 {options}", lines)
     (line,) = done.err.splitlines()
     assert (
@@ -154,7 +154,7 @@ REFUSED = {
 
 
 @pytest.mark.usefixtures("run")
-def test_what_is_wrong_is_one_line() -> None:
+def test_errors_are_one_line() -> None:
     for line, (code, says) in REFUSED.items():
         done = ran(line)
         assert (done.code, done.out, done.err.count("\n"), says in done.err) == (code, "", 1, True), (line, done)
@@ -166,7 +166,7 @@ def values(line: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("run")
-def test_where_to_begin_and_to_end(client: RawClient) -> None:
+def test_start_and_end_options_select_records(client: RawClient) -> None:
     for index in range(2):
         produce(client, "t", *((f"k{n}", f"{index}.{n}") for n in range(5)), partition=index)
     assert values("-e") == [f"{index}.{n}" for index in range(2) for n in range(5)]
@@ -178,19 +178,19 @@ def test_where_to_begin_and_to_end(client: RawClient) -> None:
 
 
 @pytest.mark.usefixtures("run")
-def test_control_characters_of_records_are_shown_and_not_sent(client: RawClient) -> None:
+def test_control_characters_of_records_are_escaped(client: RawClient) -> None:
     produce(client, "t", ("\x1b[2J", "a\nb"))
     assert ran("consume t -e").out.endswith("  \\x1b[2J  a\\nb\n")
 
 
-def test_a_topic_is_made_where_the_broker_makes_topics(broker: ottla.Broker) -> None:
+def test_a_missing_topic_is_created_if_the_broker_allows_it(broker: ottla.Broker) -> None:
     done = run_command("produce", "fresh", "x", "--bootstrap", broker.bootstrap, "--json")
     assert json.loads(done.out) == [
         {"topic": "fresh", "partition": 0, "records": 1, "first_offset": 0, "last_offset": 0}
     ]
 
 
-def test_consume_waits_for_what_comes_until_it_is_interrupted(broker: ottla.Broker, client: RawClient) -> None:
+def test_consume_waits_for_records_until_it_is_interrupted(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "later", 2)
     produce(client, "later", ("k", "before"))
     asked = command("consume", "later", "--format", "value", "--bootstrap", broker.bootstrap)
@@ -208,7 +208,7 @@ def test_consume_waits_for_what_comes_until_it_is_interrupted(broker: ottla.Brok
         assert (process.wait(PATIENCE_S), process.stderr.read()) == (130, "")
 
 
-def test_an_offset_that_is_yet_to_come_is_waited_for(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_future_offset_is_waited_for(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "early")
     produce(client, "early", ("k", "0"))
     asked = command("consume", "early", "--from", "2", "-n", "1", "-f", "value", "--bootstrap", broker.bootstrap)
@@ -219,7 +219,7 @@ def test_an_offset_that_is_yet_to_come_is_waited_for(broker: ottla.Broker, clien
         assert (process.stdout.read(), process.wait(PATIENCE_S)) == ("2\n", 0)
 
 
-def test_lines_are_sent_as_they_come(broker: ottla.Broker, client: RawClient) -> None:
+def test_lines_are_sent_as_they_arrive(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "live")
     asked = command("produce", "live", "--bootstrap", broker.bootstrap)
     with ended(subprocess.Popen(asked, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)) as process:

@@ -50,16 +50,16 @@ def run(broker: ottla.Broker, directory: Path, *command: str, user: str = "nobod
         ("consume t", "TOPIC_AUTHORIZATION_FAILED: topic 't'"),
     ],
 )
-def test_who_has_no_right_is_told_which(broker: ottla.Broker, tmp_path: Path, command: str, told: str) -> None:
+def test_a_missing_right_is_named(broker: ottla.Broker, tmp_path: Path, command: str, told: str) -> None:
     assert run(broker, tmp_path, *command.split()) == Ran(1, "", f"ottla: {told}\n")
 
 
-def test_what_is_not_there_is_not_there_for_who_has_the_right(broker: ottla.Broker, tmp_path: Path) -> None:
+def test_a_missing_group_is_reported_to_a_user_with_the_right(broker: ottla.Broker, tmp_path: Path) -> None:
     done = run(broker, tmp_path, "groups", "describe", "g", user="root")
     assert (done.code, done.err) == (1, "ottla: group 'g' not found\n")
 
 
-def test_a_wrong_password_is_no_broker_that_does_not_answer(broker: ottla.Broker, tmp_path: Path) -> None:
+def test_a_wrong_password_is_not_an_unreachable_broker(broker: ottla.Broker, tmp_path: Path) -> None:
     done = run(broker, tmp_path, "topics", "list", password="other")
     said = f"ottla: cannot log in at {broker.bootstrap}: Authentication failed: Invalid username or password\n"
     assert (done.code, done.err) == (2, said)

@@ -51,7 +51,7 @@ def ran(line: str) -> Ran:
     return run_command(*line.split())
 
 
-def told(line: str) -> object:
+def json_of(line: str) -> object:
     """Return a command's JSON output."""
     done = ran(f"{line} --json")
     assert (done.code, done.err) == (0, "")
@@ -65,7 +65,7 @@ def rows(text: str) -> list[list[str]]:
 # topics
 
 
-def test_topics_are_listed_without_the_brokers_own() -> None:
+def test_topics_are_listed_without_internal_ones() -> None:
     ran("groups reset g --topic t --to end")  # creates one
 
     def names(line: str) -> list[str]:
@@ -77,13 +77,13 @@ def test_topics_are_listed_without_the_brokers_own() -> None:
 
 
 def test_a_topic_is_described_as_json() -> None:
-    found = told("topics describe t")
+    found = json_of("topics describe t")
     assert isinstance(found, dict)
     assert (found["topic"], found["config"]) == ("t", {"cleanup.policy": "compact"})
     assert [(row["log_start_offset"], row["log_end_offset"]) for row in found["partitions"]] == [(0, 3), (0, 1)]
     assert [(Path(row["data_dir"]).is_dir(), row["moving_to"]) for row in found["partitions"]] == [(True, None)] * 2
     assert rows(ran("topics describe t").out)[-1][-1] == found["partitions"][1]["data_dir"]
-    status = told("topics status t")
+    status = json_of("topics status t")
     assert isinstance(status, list)
     assert [(row["data_dir"], row["moving_to"]) for row in status] == [
         (row["data_dir"], None) for row in found["partitions"]
@@ -93,10 +93,10 @@ def test_a_topic_is_described_as_json() -> None:
 def test_topics_are_deleted_all_or_none() -> None:
     assert ran("topics delete t nope empty").code == 1
     assert ran("topics delete t empty t").out == "deleted t\ndeleted empty\n"
-    assert told("topics list") == []
+    assert json_of("topics list") == []
 
 
-def test_status_leaves_out_what_is_internal_unless_asked() -> None:
+def test_status_omits_internal_topics_unless_requested() -> None:
     ran("groups reset g --topic t --to end")
     first_columns = [row[0] for row in rows(ran("topics status").out)[1:]]  # sentences are below the table
     assert [each for each in first_columns if re.fullmatch(r"\S+-[0-9]+", each)] == ["t-0", "t-1"]
@@ -104,9 +104,7 @@ def test_status_leaves_out_what_is_internal_unless_asked() -> None:
     assert any(row[0].startswith("__") for row in rows(ran("topics status --all").out))
 
 
-def test_a_reader_of_a_status_that_goes_is_no_broker_that_does_not_answer(
-    broker: ottla.Broker, client: RawClient
-) -> None:
+def test_a_closed_reader_of_status_is_not_a_broker_error(broker: ottla.Broker, client: RawClient) -> None:
     create_topic(client, "wide", 300, cleanup_policy="compact")  # more than a pipe holds
     asked = command("topics", "status", "--json", "--bootstrap", broker.bootstrap)
     with ended(subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE)) as process:
@@ -120,7 +118,7 @@ def test_a_reader_of_a_status_that_goes_is_no_broker_that_does_not_answer(
 # configs
 
 
-def test_configs_are_set_shown_and_taken_back() -> None:
+def test_configs_are_set_shown_and_reset() -> None:
     assert ran("configs alter topic:t retention.ms=1000 segment.ms=2000").out == (
         "topic:t has retention.ms=1000, segment.ms=2000 now\n"
     )
@@ -133,11 +131,11 @@ def test_configs_are_set_shown_and_taken_back() -> None:
     assert ran("configs delete topic:t retention.ms segment.ms").code == 0
     assert rows(ran("configs describe topic:t retention.ms").out)[1] == ["retention.ms", "604800000", "default"]
     assert ran("configs describe topic:empty").out == "topic:empty has no options set; --all shows the defaults\n"
-    everything = told("configs describe topic:t --all")
+    everything = json_of("configs describe topic:t --all")
     assert isinstance(everything, list) and len(everything) > 20
 
 
-def test_configs_of_brokers_are_options_too() -> None:
+def test_configs_of_brokers_are_options() -> None:
     assert ran("configs alter broker: log.cleaner.threads=2").code == 0
     assert ["log.cleaner.threads", "2"] in rows(ran("configs describe broker:0").out)
     assert ran("configs alter broker:0 log.cleaner.threads=1").code == 0
@@ -154,11 +152,11 @@ def test_groups_are_set_described_and_deleted() -> None:
     assert header == ["TOPIC", "PARTITION", "COMMITTED", "LOG END", "LAG", "MEMBER"]
     assert partitions == [["t", "0", "2", "3", "1", "-"], ["t", "1", "0", "1", "1", "-"]]
     assert ran("groups describe g").out.startswith("g  classic group, Empty, 0 members, lag 2\n")
-    assert told("groups list") == [
+    assert json_of("groups list") == [
         {"group": "g", "type": "classic", "state": "Empty", "protocol_type": "", "partitions": 2}
     ]
     assert ran("groups delete g").out == "deleted g\n"
-    assert told("groups list") == []
+    assert json_of("groups list") == []
 
 
 SET_TO = [
@@ -173,18 +171,18 @@ SET_TO = [
 ]
 
 
-def test_where_a_group_is_set_to() -> None:
+def test_reset_positions_are_selected_by_options() -> None:
     ran("groups reset g --topic t --to 1")
     for to, offsets in SET_TO:
-        found = told(f"groups reset g --to {to} --dry-run")
+        found = json_of(f"groups reset g --to {to} --dry-run")
         assert isinstance(found, dict) and found["is_dry_run"]
         assert [row["to"] for row in found["partitions"]] == offsets, to
         assert [row["from"] for row in found["partitions"]] == [1, 1], to
-        again = told("groups describe g")
+        again = json_of("groups describe g")
         assert isinstance(again, dict) and [row["committed_offset"] for row in again["partitions"]] == [1, 1], to
 
 
-def test_members_are_shown_with_what_they_read(broker: ottla.Broker) -> None:
+def test_members_are_shown_with_their_partitions(broker: ottla.Broker) -> None:
     kafka = pytest.importorskip("kafka")
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=broker.bootstrap, group_id="g", client_id="shop", auto_offset_reset="earliest"
@@ -207,7 +205,7 @@ def test_members_are_shown_with_what_they_read(broker: ottla.Broker) -> None:
         consumer.close()
 
 
-def test_a_share_group_is_described_with_its_members_and_where_it_is(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_share_group_is_described_with_members_and_offsets(broker: ottla.Broker, client: RawClient) -> None:
     def beat(epoch: int, *topics: str) -> Any:
         names = topics or None
         beaten = ShareGroupHeartbeatRequest(
@@ -255,7 +253,7 @@ def test_a_share_group_is_listed_set_and_deleted(client: RawClient) -> None:
         ["t", "1", "-", "0"],
     ]
     assert rows(ran("groups reset s --to end").out)[2:] == [["t", "0", "1", "3"], ["t", "1", "-", "1"]]
-    assert told("groups list") == [
+    assert json_of("groups list") == [
         {"group": "s", "type": "share", "state": "Empty", "protocol_type": "share", "partitions": 2}
     ]
     assert ran("groups describe s").out.startswith("s  share group, Empty, 0 members, lag 0\n")
@@ -263,7 +261,7 @@ def test_a_share_group_is_listed_set_and_deleted(client: RawClient) -> None:
     assert ran("groups describe s").out.startswith("s  share group, Empty, 0 members, lag 4\n")
     assert ran("groups reset s --to +1 --topic empty").code == 2
     assert ran("groups delete s").out == "deleted s\n"
-    assert told("groups list") == []
+    assert json_of("groups list") == []
     assert ran("groups describe s").code == 1
 
 
@@ -276,11 +274,11 @@ def test_a_streams_group_is_set_and_deleted_once_its_members_have_left(client: R
     assert client.ask(StreamsGroupHeartbeatRequest(group_id="a", member_id="m", member_epoch=-1)).error_code == 0
     assert rows(ran("groups reset a --topic t:0 --to 1").out)[2:] == [["t", "0", "-", "1"]]
     assert rows(ran("groups reset a --to=+1").out)[2:] == [["t", "0", "1", "2"]]
-    assert told("groups list") == [
+    assert json_of("groups list") == [
         {"group": "a", "type": "streams", "state": "Empty", "protocol_type": "streams", "partitions": 1}
     ]
     assert ran("groups delete a").out == "deleted a\n"
-    assert told("groups list") == []
+    assert json_of("groups list") == []
 
 
 def streams_member() -> StreamsGroupHeartbeatRequest:
@@ -292,10 +290,10 @@ def streams_member() -> StreamsGroupHeartbeatRequest:
     )
 
 
-def test_a_streams_group_is_described_with_what_its_members_read(client: RawClient) -> None:
+def test_a_streams_group_is_described_with_its_members_tasks(client: RawClient) -> None:
     client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=("a",)))
     assert client.ask(streams_member()).error_code == 0
-    found = told("groups describe a")
+    found = json_of("groups describe a")
     assert isinstance(found, dict)
     assert (found["type"], [member["member_id"] for member in found["members"]]) == ("streams", ["m"])
     there = {("t", 0), ("t", 1), ("empty", 0)}
@@ -333,13 +331,13 @@ REFUSED = {
 }
 
 
-def test_what_is_wrong_is_one_line_and_changes_nothing() -> None:
-    before = [told("topics describe t"), told("groups list")]
+def test_errors_are_one_line_and_change_nothing() -> None:
+    before = [json_of("topics describe t"), json_of("groups list")]
     for line, (code, says) in REFUSED.items():
         done = ran(line)
         assert (done.code, done.out, done.err.count("\n")) == (code, "", 1), (line, done)
         assert done.err.startswith("ottla") and says in done.err, (line, done)
-        assert [told("topics describe t"), told("groups list")] == before, line
+        assert [json_of("topics describe t"), json_of("groups list")] == before, line
 
 
 @each_case(
@@ -352,11 +350,11 @@ def test_what_is_wrong_is_one_line_and_changes_nothing() -> None:
     ],
 )
 @each_case("line", ["topics list", "configs describe topic:t", "groups list", "produce t x", "consume t"])
-def test_where_no_broker_is_one_line_says_so(line: str, bootstrap: str, says: str) -> None:
+def test_an_unreachable_broker_is_reported_in_one_line(line: str, bootstrap: str, says: str) -> None:
     done = ran(f"{line} --bootstrap {bootstrap}")
     (said,) = done.err.splitlines()
     assert (done.code, done.out, says in said) == (2, "", True)
 
 
-def test_one_of_several_addresses_is_enough(broker: ottla.Broker) -> None:
+def test_one_reachable_address_is_enough(broker: ottla.Broker) -> None:
     assert ran(f"topics list --bootstrap 127.0.0.1:1,{broker.bootstrap}").code == 0

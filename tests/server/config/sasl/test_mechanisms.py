@@ -21,7 +21,7 @@ def config(**texts: str) -> BrokerConfig:
     return BrokerConfig.from_texts(SASL | {MECHANISMS: "PLAIN", JAAS: f'{PLAIN} user_a="b";'} | texts)
 
 
-def test_only_listeners_whose_clients_log_in_have_any() -> None:
+def test_only_sasl_listeners_have_mechanisms() -> None:
     sasl = config().sasl
     assert list(sasl) == ["OUT"]
     assert list(sasl["OUT"].mechanisms) == ["PLAIN"]
@@ -30,7 +30,7 @@ def test_only_listeners_whose_clients_log_in_have_any() -> None:
 
 
 @pytest.mark.parametrize("name", [JAAS, "listener.name.out.sasl.jaas.config", "sasl.jaas.config"])
-def test_the_line_of_jaas_may_be_for_a_mechanism_a_listener_or_all(name: str) -> None:
+def test_a_jaas_line_may_apply_to_a_mechanism_a_listener_or_all(name: str) -> None:
     texts = SASL | {MECHANISMS: "PLAIN", name: f'{PLAIN} username="x" password="y" user_a="b" user_c="d e";'}
     assert BrokerConfig.from_texts(texts).sasl["OUT"].mechanisms["PLAIN"].users == {"a": "b", "c": "d e"}
 
@@ -40,7 +40,7 @@ def test_one_line_may_have_the_modules_of_several_mechanisms() -> None:
     assert config(**{JAAS: f'{scram} {PLAIN} user_a="z";'}).sasl["OUT"].mechanisms["PLAIN"].users == {"a": "z"}
 
 
-def test_how_long_sessions_last_is_said_of_the_mechanism_first() -> None:
+def test_session_lifetimes_of_the_mechanism_precede_general_ones() -> None:
     name = "connections.max.reauth.ms"
     for set_, expected in (
         ({}, 0),
@@ -105,21 +105,21 @@ REFUSED = {
 
 
 @each_case("texts, told", REFUSED.values(), ids=REFUSED.keys())
-def test_what_cannot_be_had_is_refused(texts: dict[str, str], told: str) -> None:
+def test_unsupported_options_are_refused(texts: dict[str, str], told: str) -> None:
     with pytest.raises(ConfigError, match=told) as refused:
         config(**texts)
     assert "hunter2" not in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
-def test_without_any_option_it_is_said_what_to_set() -> None:
+def test_without_any_option_the_error_names_the_required_one() -> None:
     with pytest.raises(ConfigError, match=r"GSSAPI .* is not supported; set sasl.enabled.mechanisms to any of PLAIN"):
         BrokerConfig.from_texts(SASL)
     with pytest.raises(ConfigError, match=rf"Missing configuration {JAAS}: PLAIN has no users; set it to .* user_NAME"):
         BrokerConfig.from_texts(SASL | {MECHANISMS: "PLAIN"})
 
 
-def test_tokens_without_signature_are_asked_for_by_class_or_by_their_options() -> None:
+def test_unsigned_tokens_are_enabled_by_class_or_options() -> None:
     by_class = {
         MECHANISMS: "OAUTHBEARER",
         "sasl.server.callback.handler.class": "org.apache.kafka.common.security.oauthbearer.internals.unsecured"
@@ -131,12 +131,12 @@ def test_tokens_without_signature_are_asked_for_by_class_or_by_their_options() -
     assert oauth is not None and oauth.url is None and oauth.scopes == ("write",)
 
 
-def test_a_known_callback_handler_is_taken() -> None:
+def test_a_known_callback_handler_is_accepted() -> None:
     name = "listener.name.out.plain.sasl.server.callback.handler.class"
     assert config(**{name: "org.apache.kafka.common.security.plain.internals.PlainServerCallbackHandler"}).sasl
 
 
-def test_a_change_is_refused_as_a_start_is() -> None:
+def test_a_change_is_refused_like_a_start() -> None:
     started = config()
     with pytest.raises(ConfigError, match="must end the options"):
         started.with_dynamic({}, {JAAS: f"{PLAIN} user_a=b"})
@@ -149,6 +149,6 @@ def test_no_repr_shows_a_secret() -> None:
     assert "hunter2" not in repr(BrokerConfig.from_texts(texts)) + repr(static_config(overrides=texts))
 
 
-def test_what_is_acted_on_is_not_warned_of() -> None:
+def test_effective_options_cause_no_warning() -> None:
     warnings = static_config(overrides=SASL | {MECHANISMS: "PLAIN", JAAS: f'{PLAIN} user_a="b";'}).warnings
     assert not [line for line in warnings if "sasl" in line]

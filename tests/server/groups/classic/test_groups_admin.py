@@ -99,7 +99,7 @@ def test_metadata_of_an_unstable_group_is_not_described() -> None:
     assert described.members[0].member_metadata == b""
 
 
-def test_a_group_that_does_not_exist_is_dead_and_an_error_from_version_6_on() -> None:
+def test_an_unknown_group_is_dead_and_an_error_from_version_6() -> None:
     groups = Groups()
     assert groups.describe_group("g", 5) == DescribedGroup(group_id="g", group_state="Dead")
     assert groups.describe_group("g", 6) == DescribedGroup(
@@ -125,7 +125,7 @@ def test_only_empty_groups_are_deleted(group: str, error: ErrorCode) -> None:
     assert left == (ALL if error else ALL - {group})
 
 
-def test_a_deleted_group_leaves_only_tombstones_behind() -> None:
+def test_a_deleted_group_leaves_only_tombstones() -> None:
     groups = Groups()
     (member,), generation = groups.stable(1)
     groups.commit({("orders", n): n for n in range(1_200)}, member=member, generation=generation)
@@ -146,7 +146,7 @@ def test_a_group_that_cannot_be_deleted_stays() -> None:
     assert groups.committed() == {("orders", 0): 1}
 
 
-def test_a_member_with_an_id_from_before_the_deletion_must_begin_anew() -> None:
+def test_a_member_with_an_id_from_before_the_deletion_must_restart() -> None:
     groups = Groups()
     member_id = groups.join(version=4).answer.member_id
     groups.delete_group("g", groups.now_ms)
@@ -155,7 +155,7 @@ def test_a_member_with_an_id_from_before_the_deletion_must_begin_anew() -> None:
     assert error_of(lambda: groups.delete_group("g", groups.now_ms)) == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_a_group_without_members_and_offsets_goes_with_the_next_look_at_expiry() -> None:
+def test_a_group_without_members_and_offsets_is_deleted_by_the_expiry_check() -> None:
     groups = Groups(offsets_retention_check_interval_ms=60_000)
     (member,), _ = groups.stable(1, session_ms=1_000_000)
     groups.advance(60_000)

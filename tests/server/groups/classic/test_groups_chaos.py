@@ -188,7 +188,7 @@ class ConsumerChaos(Chaos):
 
 
 @pytest.mark.parametrize(("is_large", "seed"), LIVES)
-def test_fifty_consumers_of_the_classic_protocol_come_and_go(
+def test_fifty_consumers_of_the_classic_protocol_join_and_leave(
     is_large: bool, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chaos = ClassicChaos(seed)
@@ -200,7 +200,7 @@ def test_fifty_consumers_of_the_classic_protocol_come_and_go(
 
 
 @pytest.mark.parametrize(("is_large", "seed"), LIVES)
-def test_fifty_consumers_of_the_consumer_protocol_come_and_go(
+def test_fifty_consumers_of_the_consumer_protocol_join_and_leave(
     is_large: bool, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chaos = ConsumerChaos(seed)

@@ -13,7 +13,7 @@ from support.groups.groups import Groups, error_of
 # Member ids
 
 
-def test_a_new_member_is_given_its_id_and_comes_back_with_it() -> None:
+def test_a_new_member_receives_its_id_and_rejoins_with_it() -> None:
     groups = Groups()
     first = groups.join(version=4, client="c").answer
     assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
@@ -47,7 +47,7 @@ def test_an_unused_member_id_is_forgotten_after_the_session_time() -> None:
     assert groups.join(member=member_id, version=4).answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_rebalance_waits_for_those_who_were_given_an_id_but_not_longer_than_their_session() -> None:
+def test_a_rebalance_waits_for_pending_ids_up_to_their_session() -> None:
     groups = Groups()
     (leader,), generation = groups.stable(1)
     member_id = groups.join(version=4, session_ms=6_000).answer.member_id
@@ -89,7 +89,7 @@ def test_the_first_rebalance_waits_for_more_members() -> None:
     assert one.answer.generation_id == 1
 
 
-def test_the_initial_delay_is_extended_while_members_come_but_not_beyond_the_rebalance_timeout() -> None:
+def test_the_initial_delay_grows_with_joins_up_to_the_rebalance_timeout() -> None:
     """With delay 3 s and rebalance timeout 8 s, the group checks after 3, 6 and (the last cut to the remaining time) 8 s."""
     groups = Groups(group_initial_rebalance_delay_ms=3_000)
     replies = [groups.join(client="a", rebalance_ms=8_000)]
@@ -105,7 +105,7 @@ def test_the_initial_delay_is_extended_while_members_come_but_not_beyond_the_reb
     assert len(replies[0].answer.members) == len(replies) == 8
 
 
-def test_the_delay_is_not_extended_when_nobody_came() -> None:
+def test_the_delay_is_not_extended_without_joins() -> None:
     groups = Groups(group_initial_rebalance_delay_ms=3_000)
     one = groups.join(client="a")
     groups.advance(1_000)
@@ -158,7 +158,7 @@ VOTES = [
 
 
 @pytest.mark.parametrize(("preferences", "chosen"), VOTES)
-def test_the_protocol_is_voted_for_among_those_that_all_support(preferences: list[list[str]], chosen: str) -> None:
+def test_members_vote_among_the_commonly_supported_protocols(preferences: list[list[str]], chosen: str) -> None:
     groups = Groups()
     replies = [groups.join(protocols=[(name, b"") for name in names]) for names in preferences]
     groups.advance(0)
@@ -172,13 +172,13 @@ MISFITS = [
 
 
 @pytest.mark.parametrize("arguments", MISFITS)
-def test_a_first_member_must_bring_a_protocol(arguments: dict[str, str]) -> None:
+def test_a_first_member_must_offer_a_protocol(arguments: dict[str, str]) -> None:
     groups = Groups()
     assert groups.join(**arguments).answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("arguments", [*MISFITS, {"protocol_type": "connect"}, {"protocols": [("sticky", b"")]}])
-def test_a_later_member_must_share_a_protocol_with_all_others(arguments: dict[str, str]) -> None:
+def test_a_later_member_must_share_a_protocol_with_the_group(arguments: dict[str, str]) -> None:
     groups = Groups()
     groups.stable(2)
     answer = groups.join(**arguments).answer  # type: ignore[arg-type]
@@ -198,7 +198,7 @@ def test_an_empty_group_takes_a_new_protocol_type() -> None:
 # Rejoining
 
 
-def test_a_follower_without_news_is_told_the_generation_it_is_in() -> None:
+def test_an_unchanged_follower_receives_its_current_generation() -> None:
     groups = Groups()
     (leader, follower), generation = groups.stable(2)
     answer = groups.join(member=follower).answer
@@ -220,7 +220,7 @@ def test_the_leader_or_a_member_with_news_starts_a_rebalance(who: int) -> None:
     assert first.answer.generation_id == second.answer.generation_id == generation + 1
 
 
-def test_a_member_that_missed_the_answer_gets_it_again_while_the_assignment_is_awaited() -> None:
+def test_a_member_that_missed_the_response_gets_it_again_before_the_assignment() -> None:
     groups = Groups()
     one, two = groups.join(client="a"), groups.join(client="b")
     groups.advance(0)
@@ -230,7 +230,7 @@ def test_a_member_that_missed_the_answer_gets_it_again_while_the_assignment_is_a
     assert groups.join(member="b-2").answer == two.answer
 
 
-def test_news_while_the_assignment_is_awaited_start_the_rebalance_anew() -> None:
+def test_a_changed_member_during_completing_rebalance_restarts_the_rebalance() -> None:
     groups = Groups()
     groups.join(client="a")
     groups.join(client="b")
@@ -255,7 +255,7 @@ def test_a_join_sent_twice_is_answered_on_both_connections() -> None:
     assert second.answer.generation_id == generation + 1
 
 
-def test_members_that_do_not_rejoin_in_time_are_out_and_the_leader_is_replaced() -> None:
+def test_members_that_rejoin_too_late_are_removed_and_the_leader_replaced() -> None:
     groups = Groups()
     (leader, follower), generation = groups.stable(2, rebalance_ms=20_000, session_ms=60_000)
     rejoin = groups.join(member=follower, protocols=[("range", b"news")], rebalance_ms=20_000)
@@ -283,7 +283,7 @@ def test_the_rebalance_lasts_as_long_as_the_most_patient_member_asks_for() -> No
     assert rejoin.answer.generation_id == 2
 
 
-def test_a_parked_new_member_is_given_up_after_five_minutes() -> None:
+def test_a_parked_new_member_is_dropped_after_five_minutes() -> None:
     """Such a member has no id, so it cannot send heartbeats; without the limit a retrying client would leave members behind."""
     groups = Groups()
     groups.stable(1, session_ms=1_800_000, rebalance_ms=1_800_000)
@@ -306,7 +306,7 @@ def test_the_session_timeout_has_bounds(session_ms: int, error: int) -> None:
     assert error_of(lambda: Groups().join(session_ms=session_ms)) == error
 
 
-def test_a_member_id_is_of_no_use_in_a_group_that_does_not_exist() -> None:
+def test_a_member_id_for_an_unknown_group_is_refused() -> None:
     groups = Groups()
     assert groups.join(member="c-1").answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert groups.list_groups(range(4), (), ()) == []
@@ -319,7 +319,7 @@ def test_an_unknown_member_id_is_refused() -> None:
     assert (answer.error_code, answer.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "nobody")
 
 
-def test_a_full_group_takes_no_new_member_but_lets_its_own_rejoin() -> None:
+def test_a_full_group_refuses_new_members_but_its_members_rejoin() -> None:
     groups = Groups(group_max_size=2)
     ids, generation = groups.stable(2)
     assert groups.join().answer.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -330,7 +330,7 @@ def test_a_full_group_takes_no_new_member_but_lets_its_own_rejoin() -> None:
     assert [generation + 1] * 2 == [reply.answer.generation_id for reply in replies]
 
 
-def test_a_group_over_its_size_drops_who_rejoins_last() -> None:
+def test_a_group_over_its_size_drops_the_last_members_to_rejoin() -> None:
     """This is the state after a restart with a smaller `group.max.size`."""
     groups = Groups()
     ids, generation = groups.stable(3)
@@ -346,14 +346,14 @@ def test_a_group_over_its_size_drops_who_rejoins_last() -> None:
 
 
 @pytest.mark.parametrize("failure", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE])
-def test_a_group_that_cannot_be_written_down_does_not_come_into_being(failure: ErrorCode) -> None:
+def test_a_group_that_cannot_be_recorded_is_not_created(failure: ErrorCode) -> None:
     groups = Groups()
     groups.store.failure = failure
     assert error_of(groups.join) == failure
     assert groups.list_groups(range(4), (), ()) == []
 
 
-def test_ids_that_nobody_uses_are_bounded_and_the_oldest_makes_room() -> None:
+def test_unused_ids_are_limited_and_the_oldest_is_dropped() -> None:
     groups = Groups()
     ids = [groups.join(version=4, session_ms=1_800_000).answer.member_id for _ in range(MAX_PENDING_IDS + 2)]
     group = groups.coordinator.shard_of("g").groups["g"]
@@ -366,7 +366,7 @@ def test_ids_that_nobody_uses_are_bounded_and_the_oldest_makes_room() -> None:
     assert ids[2] in group.members
 
 
-def test_what_the_members_of_a_group_offer_is_bounded() -> None:
+def test_the_size_of_members_protocols_is_limited() -> None:
     groups = Groups()
     batch_bytes = groups.store.max_batch_bytes(0)
     large = bytes(3 * batch_bytes)
@@ -379,7 +379,7 @@ def test_what_the_members_of_a_group_offer_is_bounded() -> None:
     assert groups.join(protocols=[("range", large)]).is_parked
 
 
-def test_a_member_may_not_offer_thousands_of_protocols() -> None:
+def test_the_number_of_protocols_a_member_offers_is_limited() -> None:
     many = [(f"p{number}", b"") for number in range(PROTOCOLS_MAX + 1)]
     assert error_of(lambda: Groups().join(protocols=many)) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert Groups().join(protocols=many[1:]).is_parked

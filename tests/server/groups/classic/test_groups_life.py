@@ -29,7 +29,7 @@ def test_followers_wait_for_the_leaders_assignment() -> None:
     assert groups.sync("b-2", 1).answer.assignment == b"yours"
 
 
-def test_who_is_not_assigned_anything_gets_nothing() -> None:
+def test_a_member_without_assignment_receives_an_empty_one() -> None:
     groups = Groups()
     groups.join(client="a")
     groups.join(client="b")
@@ -54,14 +54,14 @@ SYNC_ERRORS = [
 
 
 @each_case("arguments, error", SYNC_ERRORS)
-def test_every_error_of_a_sync(arguments: dict[str, str], error: ErrorCode) -> None:
+def test_errors_of_a_sync_are_returned(arguments: dict[str, str], error: ErrorCode) -> None:
     groups = Groups()
     (member,), generation = groups.stable(1)
     reply = groups.sync(**{"member": member, "generation": generation, **arguments})  # type: ignore[arg-type]
     assert reply.answer.error_code == error
 
 
-def test_a_sync_during_a_rebalance_says_so() -> None:
+def test_a_sync_during_a_rebalance_returns_rebalance_in_progress() -> None:
     groups = Groups()
     (leader, follower), generation = groups.stable(2)
     groups.join(member=leader)
@@ -79,7 +79,7 @@ def test_a_group_needs_an_id_everywhere() -> None:
         assert error_of(call) == ErrorCode.INVALID_GROUP_ID
 
 
-def test_members_that_never_sync_are_out_after_the_rebalance_time() -> None:
+def test_members_that_never_sync_are_removed_after_the_rebalance_timeout() -> None:
     groups = Groups()
     one = groups.join(client="a", rebalance_ms=20_000, session_ms=100_000)
     two = groups.join(client="b", rebalance_ms=20_000, session_ms=100_000)
@@ -95,7 +95,7 @@ def test_members_that_never_sync_are_out_after_the_rebalance_time() -> None:
     assert groups.members() == ["b-2"]
 
 
-def test_a_follower_that_never_syncs_is_out_of_a_stable_group_too() -> None:
+def test_a_follower_that_never_syncs_is_removed_from_a_stable_group() -> None:
     groups = Groups()
     groups.join(client="a", rebalance_ms=20_000, session_ms=100_000)
     groups.join(client="b", rebalance_ms=20_000, session_ms=100_000)
@@ -125,7 +125,7 @@ def test_a_sync_sent_twice_is_answered_on_both_connections() -> None:
     assert second.answer.assignment == b"y"
 
 
-def test_an_assignment_that_cannot_be_written_down_is_nobodys() -> None:
+def test_an_assignment_that_cannot_be_recorded_is_not_assigned() -> None:
     groups = Groups()
     groups.join(client="a")
     groups.join(client="b")
@@ -152,20 +152,20 @@ HEARTBEAT_ERRORS = [
 
 
 @pytest.mark.parametrize(("arguments", "error"), HEARTBEAT_ERRORS)
-def test_every_error_of_a_heartbeat(arguments: dict[str, str], error: ErrorCode) -> None:
+def test_errors_of_a_heartbeat_are_returned(arguments: dict[str, str], error: ErrorCode) -> None:
     groups = Groups()
     (member,), generation = groups.stable(1)
     assert groups.heartbeat(**{"member": member, "generation": generation, **arguments}) == error  # type: ignore[arg-type]
 
 
-def test_heartbeats_are_fine_while_the_assignment_is_awaited() -> None:
+def test_heartbeats_succeed_while_the_assignment_is_awaited() -> None:
     groups = Groups()
     groups.join(client="a")
     groups.advance(0)
     assert groups.heartbeat("a-1", 1) == NONE
 
 
-def test_a_member_that_falls_silent_is_out_after_its_session_time() -> None:
+def test_a_silent_member_is_removed_after_its_session_timeout() -> None:
     groups = Groups()
     (silent, alive), generation = groups.stable(2, session_ms=10_000)
     for _ in range(3):
@@ -179,7 +179,7 @@ def test_a_member_that_falls_silent_is_out_after_its_session_time() -> None:
     assert groups.members() == [alive]
 
 
-def test_a_member_whose_join_is_parked_does_not_fail() -> None:
+def test_a_member_whose_join_is_parked_does_not_expire() -> None:
     groups = Groups()
     (leader, follower), generation = groups.stable(2, session_ms=10_000, rebalance_ms=100_000)
     rejoin = groups.join(member=leader, rebalance_ms=100_000)
@@ -190,7 +190,7 @@ def test_a_member_whose_join_is_parked_does_not_fail() -> None:
     assert groups.members() == [leader, follower]
 
 
-def test_the_session_starts_anew_when_a_parked_request_is_answered() -> None:
+def test_the_session_restarts_when_a_parked_request_is_answered() -> None:
     groups = Groups()
     groups.join(client="a", session_ms=10_000)
     groups.join(client="b", session_ms=10_000)
@@ -205,7 +205,7 @@ def test_the_session_starts_anew_when_a_parked_request_is_answered() -> None:
     assert groups.heartbeat("b-2", 1) == NONE
 
 
-def test_when_the_last_member_fails_the_group_is_empty_and_its_generation_over() -> None:
+def test_a_group_whose_last_member_fails_is_empty_in_a_new_generation() -> None:
     groups = Groups()
     _, generation = groups.stable(2, session_ms=10_000)
     groups.advance(10_000)
@@ -216,7 +216,7 @@ def test_when_the_last_member_fails_the_group_is_empty_and_its_generation_over()
     assert reply.answer.generation_id == generation + 2
 
 
-def test_a_commit_is_a_sign_of_life() -> None:
+def test_a_commit_renews_the_session() -> None:
     groups = Groups()
     (member,), generation = groups.stable(1, session_ms=10_000)
     for _ in range(3):
@@ -244,7 +244,7 @@ def test_when_the_last_member_leaves_the_group_is_empty() -> None:
     assert groups.state() == "Empty"
 
 
-def test_a_group_is_empty_even_if_that_cannot_be_written_down() -> None:
+def test_a_group_becomes_empty_even_if_unrecorded() -> None:
     """A restart brings its members back, and they time out again: this does no harm."""
     groups = Groups()
     (member,), _ = groups.stable(1, session_ms=10_000)
@@ -258,7 +258,7 @@ def test_a_group_is_empty_even_if_that_cannot_be_written_down() -> None:
     assert again.state() == "Empty"
 
 
-def test_leaving_ends_the_wait_of_the_others() -> None:
+def test_a_leave_ends_the_wait_for_the_remaining_members() -> None:
     groups = Groups()
     (leader, follower), generation = groups.stable(2)
     rejoin = groups.join(member=leader)
@@ -283,7 +283,7 @@ def test_a_removed_member_is_not_left_waiting() -> None:
     assert parked_sync.answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_who_only_has_an_id_may_give_it_back() -> None:
+def test_a_client_with_only_an_id_may_leave() -> None:
     groups = Groups()
     member_id = groups.join(version=4).answer.member_id
     assert groups.leave(member_id) == [NONE]
@@ -302,7 +302,7 @@ def test_who_only_has_an_id_may_give_it_back() -> None:
         (("old", "i"), ErrorCode.FENCED_INSTANCE_ID),
     ],
 )
-def test_every_answer_to_leaving(identity: tuple[str, str | None], error: ErrorCode) -> None:
+def test_each_leave_gets_its_response(identity: tuple[str, str | None], error: ErrorCode) -> None:
     groups = Groups()
     groups.join(client="c0")
     groups.join(instance="i", version=5)
@@ -312,7 +312,7 @@ def test_every_answer_to_leaving(identity: tuple[str, str | None], error: ErrorC
     assert groups.state() == ("Stable" if error else "PreparingRebalance")
 
 
-def test_nobody_can_leave_a_group_that_does_not_exist() -> None:
+def test_leaving_an_unknown_group_is_refused() -> None:
     assert Groups().leave("a", "b") == [ErrorCode.UNKNOWN_MEMBER_ID] * 2
 
 

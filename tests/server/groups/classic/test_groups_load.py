@@ -42,7 +42,7 @@ def loaded(*batches: bytearray) -> Groups:
     return Groups(store)
 
 
-def test_a_stable_group_is_found_stable_and_goes_on() -> None:
+def test_a_stable_group_is_loaded_stable_and_continues() -> None:
     groups = Groups()
     ids, generation = groups.stable(2, protocols=[("range", subscription("orders"))])
     groups.commit({P0: 1}, member=ids[0], generation=generation)
@@ -58,7 +58,7 @@ def test_a_stable_group_is_found_stable_and_goes_on() -> None:
     assert again.join(member=ids[0], protocols=[("range", subscription("orders"))]).is_parked
 
 
-def test_loaded_members_have_a_full_session_to_show_up() -> None:
+def test_loaded_members_have_a_full_session_timeout() -> None:
     groups = Groups()
     ids, _ = groups.stable(2, session_ms=10_000)
     groups.advance(9_999)
@@ -69,7 +69,7 @@ def test_loaded_members_have_a_full_session_to_show_up() -> None:
     assert (again.state(), again.members()) == ("Empty", [])
 
 
-def test_an_empty_group_keeps_its_generation_and_its_kind() -> None:
+def test_an_empty_group_keeps_its_generation_and_protocol_type() -> None:
     groups = Groups()
     (member,), generation = groups.stable(1, protocol_type="connect")
     groups.leave(member)
@@ -80,7 +80,7 @@ def test_an_empty_group_keeps_its_generation_and_its_kind() -> None:
     assert reply.answer.generation_id == generation + 2
 
 
-def test_a_rebalance_that_was_not_finished_is_forgotten() -> None:
+def test_an_unfinished_rebalance_is_forgotten() -> None:
     groups = Groups()
     (one, two), generation = groups.stable(2)
     groups.join(member=one)
@@ -90,7 +90,7 @@ def test_a_rebalance_that_was_not_finished_is_forgotten() -> None:
     assert again.heartbeat(one, generation) == ErrorCode.NONE
 
 
-def test_offsets_alone_make_a_simple_group() -> None:
+def test_offsets_without_members_form_a_simple_group() -> None:
     groups = loaded(commit_batch(5))
     assert (groups.state(), groups.committed()) == ("Empty", {P0: 5})
 
@@ -100,7 +100,7 @@ def test_compressed_batches_are_read(codec: Codec) -> None:
     assert loaded(commit_batch(5, codec=codec)).committed() == {P0: 5}
 
 
-def test_batches_already_seen_are_passed_over() -> None:
+def test_known_batches_are_skipped() -> None:
     """A read returns whole batches, so it may begin before the requested offset."""
     store = MemoryStore(1)
     store.append_batch(0, commit_batch(5))
@@ -111,7 +111,7 @@ def test_batches_already_seen_are_passed_over() -> None:
     assert groups.committed() == {}
 
 
-def test_of_many_commits_to_one_place_the_last_counts_in_any_order_with_other_records() -> None:
+def test_the_last_of_many_commits_counts_among_other_records() -> None:
     """Runs of commits are applied at once; a record of another kind between them must see the commits before it."""
     tombstone = build_batch([(0, 0, offset_key("g", "orders", 1), None, ())])
     group_tombstone = build_batch([(0, 0, group_key("g"), None, ())])
@@ -161,7 +161,7 @@ def test_offsets_of_transactions_count_once_they_are_committed(
     assert all(not one.error for one in groups.fetch("orders", 0, 1))
 
 
-def test_pending_offsets_hold_back_expiry_and_go_with_their_group() -> None:
+def test_pending_offsets_delay_expiry_and_are_deleted_with_their_group() -> None:
     groups = loaded(commit_batch(5), txn(1, 7), txn(2, 7, 1))
     groups.advance(30 * 86_400_000)
     assert groups.committed() == {P0: 5}
@@ -198,7 +198,7 @@ def damaged(kind: str) -> bytearray:
             return build_batch([(0, 0, b"\0", b"", ())], control=True, producer_id=1, producer_epoch=0)
 
 
-def test_damaged_bytes_stop_their_partition_only_and_are_named(caplog: pytest.LogCaptureFixture) -> None:
+def test_damaged_bytes_stop_only_their_partition_and_are_reported(caplog: pytest.LogCaptureFixture) -> None:
     groups = Groups()
     names = {groups.coordinator.partition_for(name): name for name in "abcdefghijkl"}
     broken, whole = names[0], names[1]
@@ -223,27 +223,27 @@ def test_damaged_bytes_stop_their_partition_only_and_are_named(caplog: pytest.Lo
 
 
 @pytest.mark.parametrize("kind", ["length", "key", "no key", "value", "marker"])
-def test_a_record_that_makes_no_sense_is_passed_over_and_named(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_invalid_record_is_skipped_and_reported(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     groups = loaded(commit_batch(5), damaged(kind), commit_batch(6, partition=1))
     assert groups.committed() == {P0: 5, P1: 6}
     assert "__consumer_offsets-0: ignored" in caplog.text
     assert "at offset 1:" in caplog.text
 
 
-def test_records_of_unknown_type_are_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_records_of_unknown_type_are_skipped(caplog: pytest.LogCaptureFixture) -> None:
     groups = loaded(build_batch([(0, 0, b"\0\x63\0\1g", b"\0\0", ())]), commit_batch(5))
     assert groups.committed() == {P0: 5}
     assert "unknown record type at offset 0" in caplog.text
 
 
-def test_a_cut_partition_is_damaged() -> None:
+def test_a_truncated_partition_is_damaged() -> None:
     groups = loaded(commit_batch(5))
     shard = groups.coordinator.shards[0]
     with pytest.raises(CorruptRecordError):
         shard.replay(bytes(groups.store.partitions[0][:-1]))
 
 
-def test_while_a_partition_is_loading_its_groups_answer_so() -> None:
+def test_groups_of_a_loading_partition_return_load_in_progress() -> None:
     groups = Groups()
     groups.coordinator.open(4)
     for call in (

@@ -23,7 +23,7 @@ def static_group(*instances: str, session_ms: int = 10_000) -> tuple[Groups, lis
     return groups, ids
 
 
-def test_a_static_member_needs_no_second_request_and_is_named_after_its_instance() -> None:
+def test_a_static_member_joins_with_one_request_and_its_instances_name() -> None:
     groups = Groups()
     reply = groups.join(instance="i", version=9)
     groups.advance(0)
@@ -31,7 +31,7 @@ def test_a_static_member_needs_no_second_request_and_is_named_after_its_instance
     assert reply.answer.members[0].group_instance_id == "i"
 
 
-def test_a_static_member_that_comes_back_keeps_its_assignment_without_rebalance() -> None:
+def test_a_returning_static_member_keeps_its_assignment_without_rebalance() -> None:
     groups, (leader, follower) = static_group("i", "k")
 
     back = groups.join(instance="k", version=5).answer
@@ -71,7 +71,7 @@ def test_a_new_instance_fences_the_parked_requests_of_the_old_one() -> None:
     assert old_sync.answer.error_code == ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_a_returning_leader_is_told_to_skip_the_assignment_from_version_9_on() -> None:
+def test_a_returning_leader_skips_the_assignment_from_version_9() -> None:
     groups, (_, follower) = static_group("i", "k")
     back = groups.join(instance="i", version=9).answer
     assert (back.leader, back.skip_assignment) == (back.member_id, True)
@@ -79,7 +79,7 @@ def test_a_returning_leader_is_told_to_skip_the_assignment_from_version_9_on() -
     assert groups.state() == "Stable"
 
 
-def test_a_returning_leader_of_older_versions_is_not_told_that_it_leads() -> None:
+def test_a_returning_leader_of_older_versions_is_no_longer_leader() -> None:
     """Otherwise it would compute an assignment that no member waits for."""
     groups, (old, _) = static_group("i", "k")
     back = groups.join(instance="i", version=8).answer
@@ -99,7 +99,7 @@ def test_a_returning_member_that_changes_the_protocol_causes_a_rebalance() -> No
     assert (back.answer.generation_id, back.answer.protocol_name) == (2, "sticky")
 
 
-def test_a_member_that_comes_back_while_the_assignment_is_awaited_causes_a_rebalance() -> None:
+def test_a_member_that_returns_before_the_assignment_causes_a_rebalance() -> None:
     """The leader may be assigning partitions to the old id at this moment."""
     groups = Groups()
     groups.join(instance="i", version=5)
@@ -111,7 +111,7 @@ def test_a_member_that_comes_back_while_the_assignment_is_awaited_causes_a_rebal
     assert groups.sync("i-1", 1, {}, instance="i").answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_returned_member_has_its_session_and_loses_it_like_any_other() -> None:
+def test_a_returned_members_session_can_expire() -> None:
     groups, (leader, _) = static_group("i", "k", session_ms=10_000)
     groups.advance(9_000)
     back = groups.join(instance="k", version=5, session_ms=10_000).answer.member_id
@@ -130,7 +130,7 @@ def test_a_static_member_that_does_not_rejoin_stays_until_its_session_ends() -> 
     assert [one.member_id for one in rejoin.answer.members] == [leader, follower]
 
 
-def test_static_members_who_all_stay_away_are_waited_for_until_their_sessions_end() -> None:
+def test_absent_static_members_are_waited_for_until_their_sessions_end() -> None:
     groups, (leader, follower) = static_group("i", "k", session_ms=100_000)
     groups.join(client="d")
     groups.leave("d-3")
@@ -142,7 +142,7 @@ def test_static_members_who_all_stay_away_are_waited_for_until_their_sessions_en
     assert (groups.state(), groups.members()) == ("Empty", [])
 
 
-def test_an_assignment_of_a_returned_member_survives_a_restart_under_the_new_id() -> None:
+def test_a_returned_members_assignment_survives_a_restart_under_the_new_id() -> None:
     groups, _ = static_group("i", "k")
     back = groups.join(instance="k", version=5).answer.member_id
     again = groups.restarted()
@@ -150,7 +150,7 @@ def test_an_assignment_of_a_returned_member_survives_a_restart_under_the_new_id(
     assert again.members() == groups.members()
 
 
-def test_if_the_new_id_cannot_be_written_down_the_old_one_stays() -> None:
+def test_if_the_new_id_cannot_be_recorded_the_old_one_stays() -> None:
     groups, (leader, follower) = static_group("i", "k")
     groups.store.failure = ErrorCode.NOT_COORDINATOR
     answer = groups.join(instance="k", version=5, protocols=[("range", b"news")]).answer
@@ -163,7 +163,7 @@ def test_if_the_new_id_cannot_be_written_down_the_old_one_stays() -> None:
 
 
 @pytest.mark.parametrize("version", [5, 9])
-def test_a_static_member_with_its_id_rejoins_as_any_other(version: int) -> None:
+def test_a_static_member_with_its_id_rejoins_normally(version: int) -> None:
     groups, (leader, follower) = static_group("i", "k")
     answer = groups.join(member=follower, instance="k", version=version).answer
     assert (answer.member_id, answer.generation_id, answer.leader) == (follower, 1, leader)

@@ -127,7 +127,7 @@ def fetch(client: RawClient, version: int, *places: Any, **options: Any) -> tupl
 # All versions
 
 
-def test_the_life_of_a_member_in_every_version_of_join(client: RawClient) -> None:
+def test_a_member_joins_and_leaves_in_every_version(client: RawClient) -> None:
     for version in range(10):
         group = f"g{version}"
         joined = join(client, group, version)
@@ -153,7 +153,7 @@ def test_the_life_of_a_member_in_every_version_of_join(client: RawClient) -> Non
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_errors_of_a_join_are_told_in_every_version(client: RawClient, version: int) -> None:
+def test_errors_of_a_join_are_returned_in_every_version(client: RawClient, version: int) -> None:
     answer = client.ask(join_request(member="nobody"), version)
     assert (answer.error_code, answer.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "nobody")
     assert answer.protocol_name == ("" if version < 7 else None)
@@ -178,7 +178,7 @@ def test_commits_in_every_version(client: RawClient) -> None:
         assert fetch(client, 9, ("t", 0), ("t", 1)) == (0, [(version, 0), (7, 0)])
 
 
-def test_topics_that_do_not_exist_have_errors_of_their_own(client: RawClient) -> None:
+def test_unknown_topics_have_their_own_errors(client: RawClient) -> None:
     topic_id = create_topic(client, "t").topic_id
     missing, unknown_id = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID
     assert commit(client, ("t", 0, 1), ("t", 1, 1), ("t", -1, 1), ("u", 0, 1)) == [0, missing, missing, missing]
@@ -189,7 +189,7 @@ def test_topics_that_do_not_exist_have_errors_of_their_own(client: RawClient) ->
     assert client.ask(DescribeGroupsRequest(groups=("never",))).groups[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_the_group_s_error_is_that_of_every_existing_partition(client: RawClient) -> None:
+def test_the_groups_error_is_returned_for_every_existing_partition(client: RawClient) -> None:
     create_topic(client, "t")
     fields = {"member_id": "m", "generation_id_or_member_epoch": 1}
     missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -211,7 +211,7 @@ def test_fetches_in_every_version(client: RawClient) -> None:
             assert fetch(client, version, everything=True) == (0, [(42, 0)])
 
 
-def test_a_fetch_by_id_knows_topics_apart(client: RawClient) -> None:
+def test_a_fetch_by_id_distinguishes_topics(client: RawClient) -> None:
     old_id = create_topic(client, "t").topic_id
     commit(client, ("t", 0, 42))
     unknown = ErrorCode.UNKNOWN_TOPIC_ID
@@ -220,7 +220,7 @@ def test_a_fetch_by_id_knows_topics_apart(client: RawClient) -> None:
     assert topic.topic_id == old_id
 
 
-def test_a_fetch_tells_of_topics_that_do_not_exist_behind_all_others(client: RawClient) -> None:
+def test_a_fetch_returns_unknown_topics_after_known_ones(client: RawClient) -> None:
     topic_id = create_topic(client, "t").topic_id
     commit(client, ("t", 0, 42))
     unknown = ErrorCode.UNKNOWN_TOPIC_ID
@@ -256,7 +256,7 @@ def test_offsets_are_deleted_one_by_one(client: RawClient) -> None:
     assert client.ask(OffsetDeleteRequest(group_id="no", topics=topics)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_leaving_by_instance_and_by_unknown_id(client: RawClient) -> None:
+def test_members_leave_by_instance_and_unknown_ids_are_refused(client: RawClient) -> None:
     join(client, group_instance_id="i")
     members = (MemberIdentity(group_instance_id="i"), MemberIdentity(member_id="x"))
     answer = client.ask(LeaveGroupRequest(group_id="g", members=members))
@@ -264,14 +264,14 @@ def test_leaving_by_instance_and_by_unknown_id(client: RawClient) -> None:
     assert client.ask(LeaveGroupRequest(group_id="g", member_id="x"), 2).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_sync_must_name_the_protocol_from_version_5_on(client: RawClient) -> None:
+def test_a_sync_must_name_the_protocol_from_version_5(client: RawClient) -> None:
     joined = join(client)
     request = SyncGroupRequest(group_id="g", member_id=joined.member_id, generation_id=joined.generation_id)
     assert client.ask(request, 5).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert client.ask(request, 4).error_code == ErrorCode.NONE
 
 
-def test_authorized_operations_are_told_when_asked_for(client: RawClient) -> None:
+def test_authorized_operations_are_returned_on_request(client: RawClient) -> None:
     join(client)
     asked, not_asked = (
         client.ask(DescribeGroupsRequest(groups=("g",), include_authorized_operations=asked)).groups[0]
@@ -282,7 +282,7 @@ def test_authorized_operations_are_told_when_asked_for(client: RawClient) -> Non
     assert not_asked.authorized_operations == -(2**31)
 
 
-def test_names_as_long_as_they_may_be_are_answered(client: RawClient) -> None:
+def test_names_of_maximum_length_are_answered(client: RawClient) -> None:
     """Member ids and messages that the broker derives from a name must still fit into an answer."""
     longest = "n" * 32_767
     joined = join(client, longest, group_instance_id=longest)
@@ -299,7 +299,7 @@ def test_names_as_long_as_they_may_be_are_answered(client: RawClient) -> None:
 # Time
 
 
-def test_a_silent_member_is_out_when_the_broker_s_clock_says_so(broker: ottla.Broker, client: RawClient) -> None:
+def test_a_silent_member_is_removed_by_the_brokers_clock(broker: ottla.Broker, client: RawClient) -> None:
     with RawClient(*address(broker)) as other:
         first = join(client)
         sync(client, first.member_id, first.generation_id)
@@ -310,7 +310,7 @@ def test_a_silent_member_is_out_when_the_broker_s_clock_says_so(broker: ottla.Br
         assert (second.leader, len(second.members)) == (second.member_id, 1)
 
 
-def test_stopping_answers_who_waits(tmp_path: Path) -> None:
+def test_a_stop_answers_waiting_requests(tmp_path: Path) -> None:
     """A rebalance may last minutes; a stop must not."""
     overrides = {"group.initial.rebalance.delay.ms": "600000"}
     with (
@@ -350,7 +350,7 @@ def test_each_version_of_find_coordinator_finds_the_same_node(nodes: list[RawCli
             assert (one.node_id, one.host, one.port) == found["group-0"]
 
 
-def test_unknown_kinds_of_coordinator_are_refused(client: RawClient) -> None:
+def test_unknown_types_of_coordinator_are_refused(client: RawClient) -> None:
     request = FindCoordinatorRequest(key="k", key_type=7)
     assert client.ask(request, 3).error_code == ErrorCode.INVALID_REQUEST
     (one,) = client.ask(FindCoordinatorRequest(coordinator_keys=("k",), key_type=2)).coordinators
@@ -389,7 +389,7 @@ def test_each_node_lists_its_own_groups(nodes: list[RawClient]) -> None:
     assert all(listed)
 
 
-def test_looking_at_groups_does_not_create_the_topic(client: RawClient) -> None:
+def test_listing_groups_does_not_create_the_topic(client: RawClient) -> None:
     assert client.ask(ListGroupsRequest()).groups == ()
     assert client.ask(DescribeGroupsRequest(groups=("g",))).groups[0].error_code == NOT_HERE
     assert client.ask(DeleteGroupsRequest(groups_names=("g",))).results[0].error_code == NOT_HERE
@@ -398,7 +398,7 @@ def test_looking_at_groups_does_not_create_the_topic(client: RawClient) -> None:
 # Restarts
 
 
-def test_groups_are_found_again_after_a_restart(tmp_path: Path) -> None:
+def test_groups_are_restored_after_a_restart(tmp_path: Path) -> None:
     data = str(tmp_path / "data")
     with ottla.Broker(data) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "t")
@@ -428,7 +428,7 @@ def test_a_large_partition_is_loaded_while_the_broker_serves(tmp_path: Path) -> 
         assert found == (0, [(count - 1, 0)] * 2)
 
 
-def test_offsets_of_a_deleted_topic_are_gone(client: RawClient) -> None:
+def test_offsets_of_a_deleted_topic_are_deleted(client: RawClient) -> None:
     create_topic(client, "t")
     create_topic(client, "u")
     assert commit(client, ("t", 0, 5), ("u", 0, 6)) == [0, 0]

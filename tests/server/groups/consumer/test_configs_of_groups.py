@@ -12,12 +12,12 @@ def groups_with(**configs: GroupConfig) -> ConsumerGroups:
     return ConsumerGroups(orders=2, settings={"groups": configs})
 
 
-def test_members_are_told_their_groups_heartbeat_interval() -> None:
+def test_members_receive_their_groups_heartbeat_interval() -> None:
     groups = groups_with(g=GroupConfig({}, {"consumer.heartbeat.interval.ms": 7_000}))
     assert groups.enter("a").heartbeat_interval_ms == 7_000
 
 
-def test_a_silent_member_goes_after_its_groups_session_time_out() -> None:
+def test_a_silent_member_is_removed_after_its_groups_session_timeout() -> None:
     groups = groups_with(g=GroupConfig({}, {"consumer.session.timeout.ms": 2 * SESSION_MS}))
     groups.enter("a")
     groups.advance(SESSION_MS + 1)

@@ -95,7 +95,7 @@ def groups(draw: st.DrawFn, *, same_topics: bool = False) -> tuple[GroupSpec, di
 
 
 @each_case("case", FROM_KAFKA, ids=[f"{one['assignor']}-{at}" for at, one in enumerate(FROM_KAFKA)])
-def test_assignments_are_apache_kafkas(case: dict) -> None:  # type: ignore[type-arg]
+def test_assignments_equal_apache_kafkas(case: dict) -> None:  # type: ignore[type-arg]
     spec = group(
         *(
             member(
@@ -128,7 +128,7 @@ def test_assigning_again_moves_nothing(assignor: str, drawn: tuple[GroupSpec, di
 
 
 @given(groups(same_topics=True))
-def test_uniform_is_even_and_moves_only_what_exceeds_a_share(drawn: tuple[GroupSpec, dict[int, int]]) -> None:
+def test_uniform_is_even_and_moves_only_excess_partitions(drawn: tuple[GroupSpec, dict[int, int]]) -> None:
     spec, partitions = drawn
     assigned = assign("uniform", spec, partitions)
     spread = loads(assigned)
@@ -153,7 +153,7 @@ def test_uniform_levels_the_subscribers_of_every_topic(drawn: tuple[GroupSpec, d
                     assert difference <= 1
 
 
-def test_uniform_keeps_everybodys_partitions_when_one_leaves() -> None:
+def test_uniform_keeps_remaining_members_partitions_when_one_leaves() -> None:
     members = [member(f"m{number}", {0, 1}) for number in range(5)]
     before = assign("uniform", group(*members), {0: 10, 1: 10})
     spec = again(group(*members[1:]), before)
@@ -185,7 +185,9 @@ def test_a_group_without_members_gets_nothing() -> None:
     assert to_the_end(range_assignor(group(), lambda _: 1)) == {}
 
 
-def test_what_a_member_of_unlike_members_gets_is_a_piece_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_assignment_with_different_subscriptions_is_built_in_one_piece_per_member(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     made = list[Assignment]()
 
     def noted(by_topic: Mapping[bytes, AbstractSet[int]]) -> Steps[Assignment]:

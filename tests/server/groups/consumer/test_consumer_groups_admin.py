@@ -70,7 +70,7 @@ def test_a_group_is_described_in_all_its_fields() -> None:
     )
 
 
-def test_topics_that_are_gone_are_not_described() -> None:
+def test_deleted_topics_are_not_described() -> None:
     groups = ConsumerGroups(orders=2)
     groups.enter("a")
     groups.topics.delete("orders")
@@ -81,7 +81,7 @@ def test_topics_that_are_gone_are_not_described() -> None:
     )
 
 
-def test_a_group_is_described_in_pieces_as_it_was_at_the_beginning() -> None:
+def test_a_group_is_described_in_its_initial_state_in_pieces() -> None:
     groups = ConsumerGroups(orders=2, bills=2)
     for member in ("a", "b", "c"):
         groups.enter(member)
@@ -157,7 +157,7 @@ def test_the_states_of_a_group_are_listed() -> None:
     assert state() == "Empty"
 
 
-def test_each_kind_is_described_by_its_own_api() -> None:
+def test_each_type_is_described_by_its_own_api() -> None:
     groups = both_kinds()
     coordinator = groups.coordinator
     not_classic = groups.describe_group("new", 6)
@@ -185,7 +185,7 @@ def test_only_a_group_without_members_may_be_deleted() -> None:
     assert raised(delete)[0] is E.GROUP_ID_NOT_FOUND
 
 
-def test_a_group_without_members_and_offsets_goes_by_itself() -> None:
+def test_a_group_without_members_and_offsets_expires() -> None:
     groups = ConsumerGroups(orders=2, settings={"offsets_retention_minutes": 60})
     groups.enter("a")
     groups.commit({("orders", 0): 7}, member="a", generation=2, version=9)
@@ -200,7 +200,7 @@ def test_a_group_without_members_and_offsets_goes_by_itself() -> None:
     assert groups.store.table(groups.coordinator.partition_for("g")) == {}
 
 
-def test_a_unloaded_group_wakes_nobody() -> None:
+def test_an_unloaded_group_wakes_no_task() -> None:
     groups = ConsumerGroups(orders=2)
     groups.enter("a")
     groups.enter("b")

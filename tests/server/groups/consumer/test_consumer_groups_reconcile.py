@@ -18,7 +18,7 @@ def test_the_first_member_has_everything_at_once() -> None:
     assert groups.described().group_state == "Stable"
 
 
-def test_a_heartbeat_without_news_says_nothing_and_writes_nothing() -> None:
+def test_an_unchanged_heartbeat_returns_and_writes_nothing() -> None:
     groups = ConsumerGroups(orders=3)
     groups.enter("a")
     written = groups.store.end_offset(groups.coordinator.partition_for("g"))
@@ -34,7 +34,7 @@ def test_a_full_request_is_answered_in_full() -> None:
     assert groups.given(answer) == {"orders": {0, 1, 2}}
 
 
-def test_partitions_are_given_away_only_after_they_were_given_up() -> None:
+def test_partitions_are_reassigned_only_after_revocation() -> None:
     groups = ConsumerGroups(orders=4)
     groups.enter("a")
 
@@ -55,7 +55,7 @@ def test_partitions_are_given_away_only_after_they_were_given_up() -> None:
     assert groups.described().group_state == "Stable"
 
 
-def test_a_silent_heartbeat_gives_up_nothing() -> None:
+def test_a_heartbeat_without_partitions_revokes_nothing() -> None:
     groups = ConsumerGroups(orders=4)
     groups.enter("a")
     groups.enter("b")
@@ -63,7 +63,7 @@ def test_a_silent_heartbeat_gives_up_nothing() -> None:
     assert groups.beat("a", 2).member_epoch == 2
 
 
-def test_what_a_member_leaves_is_free_at_once() -> None:
+def test_partitions_of_a_leaving_member_are_free_at_once() -> None:
     groups = ConsumerGroups(orders=2)
     groups.enter("a")
     groups.enter("b")
@@ -72,7 +72,7 @@ def test_what_a_member_leaves_is_free_at_once() -> None:
     assert groups.given(groups.beat("b", 3)) == {"orders": {0, 1}}
 
 
-def test_a_member_that_falls_silent_is_out_after_its_session() -> None:
+def test_a_silent_member_is_removed_after_its_session() -> None:
     groups = ConsumerGroups(orders=2)
     groups.enter("a")
     groups.enter("b")
@@ -85,7 +85,7 @@ def test_a_member_that_falls_silent_is_out_after_its_session() -> None:
     assert groups.given(groups.beat("b", 3)) == {"orders": {0, 1}}
 
 
-def test_a_member_that_does_not_give_up_in_time_is_out() -> None:
+def test_a_member_that_revokes_too_late_is_removed() -> None:
     groups = ConsumerGroups(orders=2)
     groups.enter("a")
     groups.enter("b")
@@ -96,7 +96,7 @@ def test_a_member_that_does_not_give_up_in_time_is_out() -> None:
     assert set(groups.table().members) == {"b"}
 
 
-def test_a_member_that_gave_up_in_time_stays() -> None:
+def test_a_member_that_revokes_in_time_stays() -> None:
     groups = ConsumerGroups(orders=2)
     groups.enter("a")
     groups.enter("b")
@@ -117,7 +117,7 @@ def test_a_member_that_cannot_be_removed_is_removed_later() -> None:
     assert groups.table().members == {}
 
 
-def test_what_cannot_be_written_has_not_happened() -> None:
+def test_a_change_that_cannot_be_written_has_no_effect() -> None:
     groups = ConsumerGroups(orders=2)
     groups.enter("a")
     groups.store.failure = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -128,7 +128,7 @@ def test_what_cannot_be_written_has_not_happened() -> None:
     assert groups.beat("a", 2).member_epoch == 2
 
 
-def test_a_member_that_subscribes_to_less_gives_it_up_before_the_next_assignment() -> None:
+def test_a_member_revokes_unsubscribed_partitions_before_the_next_assignment() -> None:
     groups = ConsumerGroups(orders=2, bills=2, settings={"group_consumer_assignment_interval_ms": 60_000})
     groups.enter("a", "orders", "bills")
     answer = groups.beat("a", 2, topics=["orders"], owns={"orders": [0, 1], "bills": [0, 1]})
@@ -137,7 +137,7 @@ def test_a_member_that_subscribes_to_less_gives_it_up_before_the_next_assignment
     assert groups.described().group_state == "Assigning"
 
 
-def test_what_a_member_has_already_let_go_is_free_before_the_next_assignment() -> None:
+def test_partitions_a_member_has_released_are_free_before_the_next_assignment() -> None:
     groups = ConsumerGroups(orders=2, bills=2, settings={"group_consumer_assignment_interval_ms": 60_000})
     groups.enter("a", "orders", "bills")
     answer = groups.beat("a", 2, topics=["orders"], owns={"orders": [0, 1]})
@@ -146,7 +146,7 @@ def test_what_a_member_has_already_let_go_is_free_before_the_next_assignment() -
     assert groups.table().owners.is_free(bills, 0)
 
 
-def test_a_member_that_subscribes_to_more_waits_for_the_next_assignment() -> None:
+def test_a_member_with_a_larger_subscription_waits_for_the_next_assignment() -> None:
     groups = ConsumerGroups(orders=2, bills=2, settings={"group_consumer_assignment_interval_ms": 60_000})
     groups.enter("a")
     assert groups.beat("a", 2, topics=["orders", "bills"], owns={"orders": [0, 1]}).assignment is None
@@ -168,7 +168,7 @@ def test_a_new_assignment_waits_until_the_last_is_old_enough() -> None:
     assert groups.table().assignment_epoch == 3
 
 
-def test_the_assignor_that_most_members_ask_for_is_taken() -> None:
+def test_the_assignor_requested_by_most_members_is_used() -> None:
     groups = ConsumerGroups(orders=2)
     groups.enter("a")
     assert groups.described().assignor_name == "uniform"
@@ -178,7 +178,7 @@ def test_the_assignor_that_most_members_ask_for_is_taken() -> None:
     assert groups.described().assignor_name == "uniform"
 
 
-def test_a_member_whose_state_only_a_newer_broker_knows_begins_anew() -> None:
+def test_a_member_in_an_unknown_state_restarts() -> None:
     groups = ConsumerGroups(orders=2)
     groups.enter("a")
     key, value = current_assignment("g", groups.table().members["a"])

@@ -101,7 +101,7 @@ def test_a_join_is_one_batch_of_records() -> None:
         ("another rack", [[5]]),
     ],
 )
-def test_the_records_of_an_event(what: str, expected: list[list[int]]) -> None:
+def test_each_event_writes_its_records(what: str, expected: list[list[int]]) -> None:
     groups = ConsumerGroups(orders=2)
     groups.enter("a", instance_id="i")
     log = Log(groups)
@@ -126,7 +126,7 @@ def test_the_records_of_an_event(what: str, expected: list[list[int]]) -> None:
     assert log.types() == expected
 
 
-def test_a_static_member_that_comes_back_under_another_id_begins_again_at_epoch_0() -> None:
+def test_a_static_member_returning_under_another_id_restarts_at_epoch_0() -> None:
     groups = ConsumerGroups(orders=1)
     groups.enter("a", instance_id="i")
     groups.beat("a", -2, instance_id="i")
@@ -141,7 +141,7 @@ def test_a_static_member_that_comes_back_under_another_id_begins_again_at_epoch_
     assert [(value.member_epoch, value.previous_member_epoch) for value in written] == [(0, 0), (2, 0)]
 
 
-def test_a_group_that_is_deleted_leaves_no_record() -> None:
+def test_a_deleted_group_leaves_no_record() -> None:
     groups = ConsumerGroups(orders=2)
     groups.enter("a", subscribed_topic_regex="o.*")
     groups.commit({("orders", 0): 5}, member="a", generation=1, version=9)
@@ -155,7 +155,7 @@ def test_a_group_that_is_deleted_leaves_no_record() -> None:
     assert again.committed() == {}
 
 
-def test_an_empty_classic_group_makes_room() -> None:
+def test_an_empty_classic_group_is_replaced() -> None:
     groups = ConsumerGroups(orders=2)
     groups.commit({("orders", 0): 5})
     log = Log(groups)
@@ -170,7 +170,7 @@ def test_an_empty_classic_group_makes_room() -> None:
     assert again.committed() == {("orders", 0): 5}
 
 
-def test_an_empty_consumer_group_makes_room_for_a_classic_one() -> None:
+def test_an_empty_consumer_group_is_replaced_by_a_classic_one() -> None:
     groups = ConsumerGroups(orders=2)
     groups.enter("a")
     groups.commit({("orders", 0): 5}, member="a", generation=2, version=9)
@@ -191,7 +191,7 @@ class TestWhatOthersHaveWritten:
         groups.store.append_batch(partition, build_batch(rows))
         return groups.restarted()
 
-    def test_partitions_without_epochs_are_held_since_the_member_epoch(self) -> None:
+    def test_partitions_without_epochs_are_owned_since_the_member_epoch(self) -> None:
         """Brokers before 4.3 wrote such records."""
         topic = messages.TopicPartitions(topic_id=b"\1" * 16, partitions=(0, 1))
         value = messages.ConsumerGroupCurrentMemberAssignmentValue(
@@ -200,7 +200,7 @@ class TestWhatOthersHaveWritten:
         key = messages.ConsumerGroupCurrentMemberAssignmentKey(group_id="g", member_id="a")
         assert self.loaded((key, value)).table().members["a"].assigned == {b"\1" * 16: {0: 7, 1: 7}}
 
-    def test_the_old_metadata_record_is_deleted_when_topics_are_looked_at(self) -> None:
+    def test_the_old_metadata_record_is_deleted_at_the_next_topic_refresh(self) -> None:
         """This record is older than the metadata hash (KIP-1101)."""
         key = messages.ConsumerGroupPartitionMetadataKey(group_id="g")
         groups = self.loaded((key, messages.ConsumerGroupPartitionMetadataValue()))
@@ -216,7 +216,7 @@ class TestWhatOthersHaveWritten:
         assert groups.list_groups(range(4), (), ()) == []
         groups.enter("a")
 
-    def test_members_of_a_loaded_group_have_a_session_and_a_rebalance_time_again(self) -> None:
+    def test_members_of_a_loaded_group_have_new_session_and_rebalance_timeouts(self) -> None:
         groups = ConsumerGroups(orders=2)
         groups.enter("a")
         groups.enter("b")

@@ -47,7 +47,7 @@ def test_a_malformed_request_is_refused(member: str, epoch: int, fields: Any, me
 MANY = [f"t{number}" for number in range(NAMES_MAX + 1)]
 
 
-def test_a_member_names_no_more_than_can_be_looked_at_at_once() -> None:
+def test_the_number_of_topics_a_member_names_is_limited() -> None:
     groups = ConsumerGroups(orders=2)
     assert groups.error("a", 0, **JOIN | {"topics": MANY}) == (
         E.INVALID_REQUEST,
@@ -58,7 +58,7 @@ def test_a_member_names_no_more_than_can_be_looked_at_at_once() -> None:
     assert not groups.beat("a", epoch, owns={"orders": range(2)}).error_code
 
 
-def test_the_members_of_a_group_name_no_more_than_can_be_looked_at_at_once() -> None:
+def test_the_number_of_topics_a_groups_members_name_is_limited() -> None:
     groups = ConsumerGroups(orders=2)
     lists = [[*MANY[2:], f"of{number}"] for number in range(1, GROUP_NAMES_MAX // NAMES_MAX + 2)]
     for number, topics in enumerate(lists):
@@ -69,7 +69,7 @@ def test_the_members_of_a_group_name_no_more_than_can_be_looked_at_at_once() -> 
             assert groups.enter_error(f"other{number}", topics=topics) is E.GROUP_MAX_SIZE_REACHED
 
 
-def test_an_assignor_must_be_one_of_those_configured() -> None:
+def test_an_assignor_must_be_a_configured_one() -> None:
     groups = ConsumerGroups(orders=2, settings={"group_consumer_assignors": ("range",)})
     assert groups.error("a", 0, **JOIN, server_assignor="uniform") == (
         E.UNSUPPORTED_ASSIGNOR,
@@ -78,7 +78,7 @@ def test_an_assignor_must_be_one_of_those_configured() -> None:
     assert not groups.enter("a", server_assignor="range").error_code
 
 
-def test_a_regular_expression_must_be_one() -> None:
+def test_a_regular_expression_must_be_valid() -> None:
     groups = ConsumerGroups(orders=2)
     code, message = groups.error("a", 0, **JOIN, subscribed_topic_regex="(")
     assert code is E.INVALID_REGULAR_EXPRESSION
@@ -93,13 +93,13 @@ def test_a_regular_expression_must_be_one() -> None:
         ("a", -1, (E.GROUP_ID_NOT_FOUND, "Group g not found.")),
     ],
 )
-def test_only_who_joins_makes_a_group(member: str, epoch: int, expected: object) -> None:
+def test_only_a_join_creates_a_group(member: str, epoch: int, expected: object) -> None:
     groups = ConsumerGroups(orders=2)
     assert groups.error(member, epoch) == expected
     assert groups.list_groups(range(4), (), ()) == []
 
 
-def test_who_is_no_member_is_unknown() -> None:
+def test_an_unknown_member_is_refused() -> None:
     groups = ConsumerGroups(orders=2)
     groups.enter("a")
     unknown = (E.UNKNOWN_MEMBER_ID, "Member b is not a member of group g.")
@@ -107,14 +107,14 @@ def test_who_is_no_member_is_unknown() -> None:
     assert groups.error("b", -1) == unknown
 
 
-def test_in_version_0_the_broker_makes_the_member_id() -> None:
+def test_in_version_0_the_broker_generates_the_member_id() -> None:
     groups = ConsumerGroups(orders=2)
     answer = groups.enter("", version=0)
     assert answer.member_id == "1"
     assert not groups.beat("1", answer.member_epoch, version=0).error_code
 
 
-def test_a_group_has_room_for_so_many_members() -> None:
+def test_the_number_of_members_of_a_group_is_limited() -> None:
     groups = ConsumerGroups(orders=2, settings={"group_consumer_max_size": 2})
     groups.enter("a")
     groups.enter("b")
@@ -157,7 +157,7 @@ class TestEpochs:
             (4, {"orders": [0, 1]}, True),
         ],
     )
-    def test_an_epoch(self, epoch: int, owns: Any, is_fenced: bool) -> None:
+    def test_an_epoch_is_accepted_or_fenced(self, epoch: int, owns: Any, is_fenced: bool) -> None:
         groups = self.groups()
         code, message = groups.error("a", epoch, owns=owns)
         assert code is (E.FENCED_MEMBER_EPOCH if is_fenced else E.NONE)
@@ -165,11 +165,11 @@ class TestEpochs:
             assert f"member epoch ({epoch}) than the one known by the group coordinator (3)" in message
             assert ("greater" if epoch > 3 else "smaller") in message
 
-    def test_who_answers_late_is_told_again_what_it_has(self) -> None:
+    def test_a_late_member_receives_its_assignment_again(self) -> None:
         answer = self.groups().beat("a", 2, owns={"orders": [0, 1]})
         assert answer.member_epoch == 3
 
-    def test_a_member_may_join_again_any_time(self) -> None:
+    def test_a_member_may_rejoin_at_any_time(self) -> None:
         groups = self.groups()
         answer = groups.enter("a")
         assert answer.member_epoch == 3

@@ -19,7 +19,7 @@ def two_static() -> ConsumerGroups:
     return groups
 
 
-def test_a_static_member_comes_back_to_what_it_had_without_a_new_epoch() -> None:
+def test_a_static_member_returns_to_its_assignment_without_a_new_epoch() -> None:
     groups = two_static()
     left = groups.beat("b", -2, instance_id="k")
     assert (left.member_id, left.member_epoch) == ("b", -2)
@@ -37,7 +37,7 @@ def test_a_static_member_comes_back_to_what_it_had_without_a_new_epoch() -> None
     assert set(groups.table().members) == {"a"}, "the session of the one that came back is its own"
 
 
-def test_a_static_member_may_come_back_under_its_old_id() -> None:
+def test_a_static_member_may_return_under_its_old_id() -> None:
     groups = two_static()
     groups.beat("b", -2, instance_id="k")
     back = groups.enter("b", instance_id="k")
@@ -45,7 +45,7 @@ def test_a_static_member_may_come_back_under_its_old_id() -> None:
     assert set(groups.table().members) == {"a", "b"}
 
 
-def test_a_static_member_that_stays_away_is_out_after_its_session() -> None:
+def test_an_absent_static_member_is_removed_after_its_session() -> None:
     groups = two_static()
     groups.beat("b", -2, instance_id="k")
     groups.advance(SESSION_MS - 1)
@@ -64,7 +64,7 @@ def test_an_instance_id_in_use_is_not_given_to_another() -> None:
     )
 
 
-def test_who_has_been_replaced_is_fenced() -> None:
+def test_a_replaced_member_is_fenced() -> None:
     groups = two_static()
     groups.beat("b", -2, instance_id="k")
     groups.enter("c", instance_id="k")
@@ -76,14 +76,14 @@ def test_who_has_been_replaced_is_fenced() -> None:
         assert groups.error("b", epoch, instance_id="z") == unknown
 
 
-def test_a_static_member_may_leave_for_good() -> None:
+def test_a_static_member_may_leave_permanently() -> None:
     groups = two_static()
     groups.beat("b", -1, instance_id="k")
     assert groups.table().static_members == {"i": "a"}
     assert groups.given(groups.beat("a", 3, instance_id="i")) == {"orders": {0, 1}}
 
 
-def test_a_static_member_that_comes_back_may_subscribe_to_something_else() -> None:
+def test_a_returning_static_member_may_change_its_subscription() -> None:
     groups = two_static()
     groups.topics.put("bills", 1)
     groups.beat("b", -2, instance_id="k")
@@ -92,7 +92,7 @@ def test_a_static_member_that_comes_back_may_subscribe_to_something_else() -> No
     assert groups.given(groups.beat("a", 3, instance_id="i")) == {"orders": {0, 1}}
 
 
-def test_a_rebalance_time_that_ends_while_a_static_member_is_away_is_not_held_against_it() -> None:
+def test_a_rebalance_timeout_is_suspended_while_a_static_member_is_absent() -> None:
     groups = ConsumerGroups(orders=2)
     groups.enter("a", instance_id="i")
     groups.enter("b", instance_id="k")

@@ -9,7 +9,7 @@ from support.groups.consumer_groups import ConsumerGroups
 from support.groups.groups import MemoryStore
 
 
-def test_partitions_that_are_added_are_assigned_by_the_next_heartbeat() -> None:
+def test_added_partitions_are_assigned_by_the_next_heartbeat() -> None:
     groups = ConsumerGroups(orders=1)
     groups.enter("a")
     groups.grow_topic("orders", 3)
@@ -18,7 +18,7 @@ def test_partitions_that_are_added_are_assigned_by_the_next_heartbeat() -> None:
     assert (answer.member_epoch, groups.given(answer)) == (3, {"orders": {0, 1, 2}})
 
 
-def test_a_topic_that_is_created_later_is_assigned_then() -> None:
+def test_a_topic_created_later_is_assigned() -> None:
     groups = ConsumerGroups()
     assert groups.given(groups.enter("a")) == {}
     groups.create_topic("bills", 1)
@@ -27,7 +27,7 @@ def test_a_topic_that_is_created_later_is_assigned_then() -> None:
     assert groups.given(groups.beat("a", 2)) == {"orders": {0}}
 
 
-def test_a_topic_that_is_deleted_is_given_up() -> None:
+def test_a_deleted_topic_is_revoked() -> None:
     groups = ConsumerGroups(orders=1, bills=1)
     groups.enter("a", "orders", "bills")
     gone = groups.topics.id_of("bills")
@@ -39,7 +39,7 @@ def test_a_topic_that_is_deleted_is_given_up() -> None:
     assert groups.beat("a", 2, owns={"orders": [0]}).member_epoch == 3
 
 
-def test_a_topic_that_is_deleted_and_made_again_is_another_topic() -> None:
+def test_a_recreated_topic_is_another_topic() -> None:
     groups = ConsumerGroups(orders=1)
     groups.enter("a")
     before = groups.topics.id_of("orders")
@@ -53,7 +53,7 @@ def test_a_topic_that_is_deleted_and_made_again_is_another_topic() -> None:
     assert answer.assignment.topic_partitions[0].topic_id != before
 
 
-def test_a_change_of_topics_while_no_coordinator_was_there_is_found_afterwards() -> None:
+def test_changes_of_topics_without_a_coordinator_are_noticed_later() -> None:
     groups = ConsumerGroups(orders=1)
     groups.enter("a")
     groups.topics.put("orders", 2)
@@ -62,7 +62,7 @@ def test_a_change_of_topics_while_no_coordinator_was_there_is_found_afterwards()
     assert groups.restarted().beat("a", 3).member_epoch == 3, "nothing has changed since"
 
 
-def test_replicas_in_other_racks_are_another_assignment_too() -> None:
+def test_a_change_of_replicas_racks_causes_another_assignment() -> None:
     groups = ConsumerGroups(orders=1)
     groups.enter("a")
     groups.topics.rack_of_all = ["north"]
@@ -85,14 +85,14 @@ class StoreThatFails(MemoryStore):
 
 
 class TestRegularExpressions:
-    def test_a_first_expression_is_matched_after_the_heartbeat_that_brought_it(self) -> None:
+    def test_a_first_expression_is_matched_after_the_first_heartbeat(self) -> None:
         groups = ConsumerGroups(orders=1, bills=1, other=1)
         joined = groups.enter("a", subscribed_topic_regex="orders|bills")
         assert (joined.member_epoch, groups.given(joined)) == (1, {})
         answer = groups.beat("a", 1)
         assert (answer.member_epoch, groups.given(answer)) == (2, {"orders": {0}, "bills": {0}})
 
-    def test_an_expression_that_is_known_counts_at_once(self) -> None:
+    def test_a_known_expression_is_effective_at_once(self) -> None:
         groups = ConsumerGroups(orders=2)
         groups.enter("a", subscribed_topic_regex="ord.*")
         groups.beat("a", 1)
@@ -100,12 +100,12 @@ class TestRegularExpressions:
         assert groups.table().epoch == 3
         assert groups.given(groups.beat("a", 2)) == {"orders": {0}}
 
-    def test_names_and_an_expression_add_up(self) -> None:
+    def test_names_and_an_expression_are_combined(self) -> None:
         groups = ConsumerGroups(orders=1, bills=1)
         groups.enter("a", topics=["bills"], subscribed_topic_regex="ord.*")
         assert groups.given(groups.beat("a", 2)) == {"orders": {0}, "bills": {0}}
 
-    def test_a_new_topic_that_matches_is_found_but_not_at_once(self) -> None:
+    def test_a_new_matching_topic_is_found_with_a_delay(self) -> None:
         groups = ConsumerGroups(orders_a=1)
         groups.enter("a", subscribed_topic_regex="orders_.")
         groups.beat("a", 1)
@@ -117,7 +117,7 @@ class TestRegularExpressions:
         groups.beat("a", 2)
         assert groups.given(groups.beat("a", 2)) == {"orders_a": {0}, "orders_b": {0}}
 
-    def test_a_new_topic_is_found_although_the_coordinator_was_away(self) -> None:
+    def test_a_new_topic_is_found_although_the_coordinator_was_absent(self) -> None:
         groups = ConsumerGroups(orders_a=1)
         groups.enter("a", subscribed_topic_regex="orders_.")
         groups.beat("a", 1)
@@ -127,7 +127,7 @@ class TestRegularExpressions:
         groups.beat("a", 2)
         assert groups.given(groups.beat("a", 2)) == {"orders_a": {0}, "orders_b": {0}}
 
-    def test_without_new_topics_expressions_are_matched_again_now_and_then(self) -> None:
+    def test_expressions_are_matched_again_periodically_without_new_topics(self) -> None:
         groups = ConsumerGroups(orders=1, settings={"group_consumer_session_timeout_ms": 10**9})
         groups.enter("a", subscribed_topic_regex="ord.*")
         before = groups.table().regexes["ord.*"].resolved_ms
@@ -138,7 +138,7 @@ class TestRegularExpressions:
         groups.beat("a", 2)
         assert groups.table().regexes["ord.*"].resolved_ms == groups.now_ms
 
-    def test_an_expression_that_nobody_uses_any_more_is_forgotten(self) -> None:
+    def test_an_unused_expression_is_forgotten(self) -> None:
         groups = ConsumerGroups(orders=1, bills=1)
         groups.enter("a", subscribed_topic_regex="ord.*")
         groups.beat("a", 1)
@@ -147,7 +147,7 @@ class TestRegularExpressions:
         assert groups.table().subscribed_topics == {"bills"}
         assert groups.given(groups.beat("a", 2, owns={})) == {"bills": {0}}
 
-    def test_a_member_that_leaves_takes_its_expression_along(self) -> None:
+    def test_a_leaving_members_expression_is_removed(self) -> None:
         groups = ConsumerGroups(orders=1, bills=1)
         groups.enter("a", subscribed_topic_regex="ord.*")
         groups.enter("b", "bills")
@@ -155,7 +155,7 @@ class TestRegularExpressions:
         assert groups.table().regexes == {}
         assert groups.restarted().table().regexes == {}
 
-    def test_another_expression_in_place_of_the_last(self) -> None:
+    def test_an_expression_may_be_replaced(self) -> None:
         groups = ConsumerGroups(orders=1, bills=1)
         groups.enter("a", subscribed_topic_regex="ord.*")
         groups.beat("a", 1)
@@ -164,7 +164,7 @@ class TestRegularExpressions:
         assert groups.given(told) == {}
         assert groups.given(groups.beat("a", 2, owns={})) == {"bills": {0}}
 
-    def test_an_expression_that_cannot_be_written_down_is_matched_again(self) -> None:
+    def test_an_expression_that_cannot_be_recorded_is_matched_again(self) -> None:
         groups = ConsumerGroups(StoreThatFails(at_append=2), orders=1)
         groups.enter("a", subscribed_topic_regex="ord.*")
         assert groups.table().regexes == {}

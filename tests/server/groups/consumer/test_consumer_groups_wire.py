@@ -60,7 +60,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., RawClient]]:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_the_life_of_a_member(start: Callable[..., RawClient], version: int) -> None:
+def test_a_member_joins_heartbeats_and_leaves(start: Callable[..., RawClient], version: int) -> None:
     client = start()
     topic_id = create_topic(client, "orders", partitions=2).topic_id
     joined = join(client, "a", "orders", version=version)
@@ -87,7 +87,7 @@ def test_the_life_of_a_member(start: Callable[..., RawClient], version: int) -> 
     assert client.ask(DeleteGroupsRequest(groups_names=("g",)), 2).results[0].error_code == E.NONE
 
 
-def test_an_error_has_a_message_and_nothing_else(start: Callable[..., RawClient]) -> None:
+def test_an_error_has_a_message_and_no_other_fields(start: Callable[..., RawClient]) -> None:
     client = start()
     answer = beat(client, "a", 3)
     assert (answer.error_code, answer.error_message) == (E.GROUP_ID_NOT_FOUND, "Group g not found.")
@@ -96,7 +96,7 @@ def test_an_error_has_a_message_and_nothing_else(start: Callable[..., RawClient]
     assert (answer.error_code, answer.error_message) == (E.INVALID_REQUEST, "MemberId can't be empty.")
 
 
-def test_ids_as_long_as_can_be_are_answered(start: Callable[..., RawClient]) -> None:
+def test_ids_of_maximum_length_are_answered(start: Callable[..., RawClient]) -> None:
     client = start()
     create_topic(client, "orders")
     long = "\N{GRINNING FACE}" * 8_191
@@ -149,7 +149,7 @@ def test_changes_of_topics_reach_the_members(start: Callable[..., RawClient]) ->
     assert len(answer.assignment.topic_partitions) == 1
 
 
-def test_only_the_node_that_leads_the_partition_knows_the_group(start: Callable[..., RawClient]) -> None:
+def test_only_the_partitions_leader_knows_the_group(start: Callable[..., RawClient]) -> None:
     client = start(nodes=3, overrides={"offsets.topic.num.partitions": "3"})
     create_topic(client, "orders", partitions=3)
     errors = {join(client, "a", "orders", group=f"g{number}").error_code for number in range(20)}
@@ -158,7 +158,7 @@ def test_only_the_node_that_leads_the_partition_knows_the_group(start: Callable[
     assert {one.error_code for one in described.groups} == {E.NONE, E.NOT_COORDINATOR}
 
 
-def test_a_group_is_there_again_after_a_restart(tmp_path: Path) -> None:
+def test_a_group_is_restored_after_a_restart(tmp_path: Path) -> None:
     for epoch in (0, 2):
         with ottla.Broker(str(tmp_path / "data")) as broker, RawClient(*address(broker)) as client:
             if epoch == 0:
@@ -169,7 +169,7 @@ def test_a_group_is_there_again_after_a_restart(tmp_path: Path) -> None:
                 assert beat(client, "a", epoch).member_epoch == 2
 
 
-def test_topics_come_and_go_without_a_group_coordinator(tmp_path: Path) -> None:
+def test_topics_are_created_and_deleted_without_a_group_coordinator(tmp_path: Path) -> None:
     """Many short-lived brokers never have a group, and need no code for groups."""
     with ottla.Broker(str(tmp_path / "data")) as broker, RawClient(*address(broker)) as client:
         create_topic(client, "orders")

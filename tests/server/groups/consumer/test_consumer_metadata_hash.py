@@ -52,26 +52,26 @@ HASH = metadata_hash(["a", "b"], BEFORE)
     ],
     ids=["a topic is gone", "it is another topic", "it has more partitions", "a rack", "where the partitions belong"],
 )
-def test_it_changes_with(changed: Topics) -> None:
+def test_the_hash_changes_with_each_input(changed: Topics) -> None:
     assert metadata_hash(["a", "b"], changed) != HASH
 
 
-def test_it_does_not_change_with_anything_else() -> None:
+def test_the_hash_ignores_everything_else() -> None:
     same = Topics({"c": (9, []), "b": (2, [["r1"]]), "a": (1, [["r2", "r1"], []])})
     assert metadata_hash(["b", "a", "b", "missing"], same) == HASH
 
 
-def test_it_is_a_signed_number_of_64_bits_and_zero_without_topics() -> None:
+def test_the_hash_is_a_signed_64_bit_number_and_zero_without_topics() -> None:
     assert metadata_hash(["missing"], BEFORE) == 0
     assert -(1 << 63) <= HASH < 1 << 63
 
 
-def test_it_is_the_number_that_groups_have_in_the_log() -> None:
+def test_the_hash_equals_that_in_the_log() -> None:
     assert HASH == 8471783945671427179
     assert metadata_hash(["c"], Topics({"c": (9, [[], []])})) == -1254653827014814760
 
 
-def test_each_topic_is_looked_at_once_however_often_and_in_which_lists_it_is_asked_for() -> None:
+def test_each_topic_is_read_once_for_all_lists() -> None:
     topics = Topics({f"t{number}": (number, [[]] * 100) for number in range(500)})
     hashes, names = MetadataHashes(topics), frozenset(topics.names())
     hashes.of(names)
@@ -80,12 +80,12 @@ def test_each_topic_is_looked_at_once_however_often_and_in_which_lists_it_is_ask
     assert hashes.of(less) == metadata_hash(less, topics)
 
 
-def test_those_that_exist_are_told_in_order() -> None:
+def test_existing_topics_are_returned_in_order() -> None:
     hashes = MetadataHashes(Topics({name: (number, [[]]) for number, name in enumerate("dacb")}))
     assert hashes.existing(frozenset("abcdx"), 3) == ["a", "b", "c"]
 
 
-def test_other_racks_are_seen_with_the_next_change_of_any_topic() -> None:
+def test_changed_racks_are_noticed_with_the_next_change_of_topics() -> None:
     by_name: dict[str, tuple[int, list[list[str]]]] = {"a": (1, [["r1"]]), "b": (2, [["r1"]])}
     topics = Topics(by_name)
     hashes = MetadataHashes(topics)
@@ -95,7 +95,7 @@ def test_other_racks_are_seen_with_the_next_change_of_any_topic() -> None:
     assert hashes.of(frozenset("a")) == metadata_hash("a", topics) != before
 
 
-def test_who_asks_again_for_the_same_topics_is_told_without_a_look_at_them() -> None:
+def test_a_repeated_request_reads_no_topics() -> None:
     topics = Topics({f"t{number}": (number, [[]]) for number in range(500)})
     hashes = MetadataHashes(topics)
     names = frozenset(topics.names())
@@ -104,7 +104,7 @@ def test_who_asks_again_for_the_same_topics_is_told_without_a_look_at_them() -> 
     assert calls_of(lambda: hashes.of(frozenset(topics.names()))) < 10
 
 
-def test_a_change_of_topics_is_seen_by_who_asks_after_it() -> None:
+def test_a_change_of_topics_is_seen_by_the_next_request() -> None:
     by_name: dict[str, tuple[int, list[list[str]]]] = {"a": (1, [[]]), "b": (2, [[]])}
     topics = Topics(by_name)
     hashes = MetadataHashes(topics)
@@ -114,7 +114,7 @@ def test_a_change_of_topics_is_seen_by_who_asks_after_it() -> None:
     assert hashes.of(frozenset("ab")) == metadata_hash("ab", topics) != before
 
 
-def test_hashes_that_are_kept_are_few() -> None:
+def test_the_number_of_cached_hashes_is_limited() -> None:
     hashes = MetadataHashes(BEFORE)
     for number in range(10 * SUMS_KEPT):
         hashes.of(frozenset([str(number)]))

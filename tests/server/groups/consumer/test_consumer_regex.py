@@ -28,7 +28,7 @@ TOPICS = ("orders", "orders.eu", "payments", "__consumer_offsets")
         ("(?:a*)*b", set()),
     ],
 )
-def test_a_topic_belongs_if_its_whole_name_matches(regex: str, matched: set[str]) -> None:
+def test_a_topic_matches_by_its_complete_name(regex: str, matched: set[str]) -> None:
     assert to_the_end(resolve([regex], TOPICS)) == {regex: matched}
 
 
@@ -52,7 +52,7 @@ def test_a_topic_belongs_if_its_whole_name_matches(regex: str, matched: set[str]
         (r"\pL" * 26 + r"[^\P{Greek}]" * 25, "too many Unicode classes (51, limit 50)"),
     ],
 )
-def test_an_expression_that_is_none_is_refused_in_the_words_of_apache_kafka(regex: str, reason: str) -> None:
+def test_an_invalid_expression_is_refused_with_apache_kafkas_message(regex: str, reason: str) -> None:
     with pytest.raises(KafkaError) as refused:
         check_regex(regex)
     assert refused.value.code == ErrorCode.INVALID_REGULAR_EXPRESSION
@@ -60,28 +60,28 @@ def test_an_expression_that_is_none_is_refused_in_the_words_of_apache_kafka(rege
 
 
 @pytest.mark.parametrize("regex", ["|".join(f"topic-{number}" for number in range(320)), r"(.{0,30}a){30}", r"\pL" * 5])
-def test_an_expression_within_the_limits_looks_at_any_name(regex: str) -> None:
+def test_an_expression_within_the_limits_matches_any_name(regex: str) -> None:
     assert to_the_end(resolve([regex], ["x" * 249, "é" * 124])) == {regex: set()}
 
 
-def test_a_large_expression_is_not_matched_with_a_text_that_would_take_long() -> None:
+def test_a_large_expression_is_not_matched_with_an_expensive_text() -> None:
     expression = Expression(r"(.{0,30}a){30}")
     with pytest.raises(KafkaError, match="too complex for a text of 32000 characters"):
         expression.matches("x" * 32_000)
     assert Expression("x*").matches("x" * 32_000)
 
 
-def test_an_expression_that_is_none_matches_nothing() -> None:
+def test_an_invalid_expression_matches_nothing() -> None:
     assert to_the_end(resolve(["(", "orders"], TOPICS)) == {"(": set(), "orders": {"orders"}}
 
 
-def test_the_library_is_loaded_with_the_first_expression_only() -> None:
+def test_the_library_is_loaded_with_the_first_expression() -> None:
     loaded = "import sys; import ottla.server.broker.broker, ottla.server.groups.assigning.regexes; print('re2' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
     assert shown.stdout == "False\n"
 
 
-def test_expressions_that_match_too_many_topics_together_are_not_tried_with_each_heartbeat(
+def test_expressions_that_match_too_many_topics_are_not_tried_at_each_heartbeat(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(regexes, "GROUP_NAMES_MAX", 3)

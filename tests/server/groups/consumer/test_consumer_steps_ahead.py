@@ -35,7 +35,7 @@ def another_member_comes(groups: ConsumerGroups) -> None:
     groups.enter("c")
 
 
-def it_is_gone(groups: ConsumerGroups) -> None:
+def the_member_leaves(groups: ConsumerGroups) -> None:
     groups.beat("a", -1)
 
 
@@ -43,7 +43,7 @@ def another_one_leaves(groups: ConsumerGroups) -> None:
     groups.beat("b", -1)
 
 
-def a_topic_goes(groups: ConsumerGroups) -> None:
+def a_topic_is_deleted(groups: ConsumerGroups) -> None:
     groups.delete_topic("bills")
 
 
@@ -51,9 +51,9 @@ BETWEEN: tuple[Act, ...] = (
     nothing,
     its_own_step,
     another_member_comes,
-    it_is_gone,
+    the_member_leaves,
     another_one_leaves,
-    a_topic_goes,
+    a_topic_is_deleted,
 )
 
 
@@ -91,16 +91,14 @@ def heard(groups: ConsumerGroups, request: ConsumerGroupHeartbeatRequest, betwee
 
 
 @pytest.mark.parametrize("between", BETWEEN)
-def test_a_step_that_was_made_is_the_one_that_the_heartbeat_takes(
-    between: Act, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_heartbeat_uses_the_prepared_step(between: Act, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = heard(two_members(), beat_of("a", 2), between, is_prepared=False)
     monkeypatch.setattr(reconciliation, "AT_ONCE", 0)
     assert heard(two_members(), beat_of("a", 2), between, is_prepared=True) == plain
 
 
 @pytest.mark.parametrize("between", [nothing, another_one_leaves, another_member_comes])
-def test_what_is_free_only_later_is_not_given_by_a_step_that_was_made(
+def test_a_prepared_step_assigns_no_partition_that_is_freed_later(
     between: Act, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second member waits for partitions that the first gives up, while its step is made."""
@@ -125,7 +123,7 @@ def test_what_is_free_only_later_is_not_given_by_a_step_that_was_made(
     assert answer == plain[0]
 
 
-def test_a_member_that_waits_for_others_writes_nothing_however_often_it_is_heard(
+def test_a_member_that_waits_writes_nothing_at_its_heartbeats(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A waiting member's step was an equal new member, and so was written: with thousands of topics, at each heartbeat."""
@@ -167,14 +165,14 @@ def test_one_piece_of_a_large_step_is_small(monkeypatch: pytest.MonkeyPatch) -> 
     assert groups.restarted().table().members == groups.table().members
 
 
-def test_who_has_nothing_to_step_to_has_nothing_made() -> None:
+def test_no_step_is_prepared_for_a_member_without_changes() -> None:
     groups, _ = of_many(targets.TOPICS_AT_ONCE + 1)
     epoch = groups.beat("a", 1).member_epoch
     for request in beat_of("a", epoch), beat_of("a", -1), beat_of("b", epoch), beat_of("a", epoch + 1):
         assert to_the_end(preparing(groups, request)).step is None
 
 
-def test_a_member_of_few_topics_is_given_them_at_once() -> None:
+def test_a_member_of_few_topics_is_assigned_at_once() -> None:
     names = tuple(f"t{number}" for number in range(targets.TOPICS_AT_ONCE))
     groups = ConsumerGroups(topics=FakeTopics(**dict.fromkeys(names, 1)))
     assert groups.given(groups.enter("a", *names)) == {name: {0} for name in names}

@@ -66,7 +66,7 @@ ORDERS_4 = [("orders", index) for index in range(4)]
 
 
 @pytest.mark.parametrize("is_cooperative", [False, True])
-def test_a_classic_group_is_upgraded_by_the_first_member_of_the_consumer_protocol(is_cooperative: bool) -> None:
+def test_the_first_member_of_the_consumer_protocol_upgrades_a_classic_group(is_cooperative: bool) -> None:
     groups = ConsumerGroups(orders=4)
     one, two = (ClassicMember(name, is_cooperative=is_cooperative) for name in ("one", "two"))
     classic_group(groups, one, two)
@@ -86,7 +86,7 @@ def test_a_classic_group_is_upgraded_by_the_first_member_of_the_consumer_protoco
     assert groups.described().group_state == "Stable"
 
 
-def test_an_upgraded_group_is_found_again_after_a_restart() -> None:
+def test_an_upgraded_group_survives_a_restart() -> None:
     groups = ConsumerGroups(orders=4)
     one, two, three = ClassicMember("one"), ClassicMember("two", instance_id="i"), ConsumerMember("three")
     classic_group(groups, one, two)
@@ -117,7 +117,7 @@ def test_an_upgraded_group_is_found_again_after_a_restart() -> None:
         ({}, {"protocols": [("range", b"\xff\xff")]}, "the embedded consumer protocol is malformed"),
     ],
 )
-def test_some_groups_are_not_upgraded(settings: dict[str, Any], join: dict[str, Any], reason: str) -> None:
+def test_some_groups_cannot_be_upgraded(settings: dict[str, Any], join: dict[str, Any], reason: str) -> None:
     groups = ConsumerGroups(orders=4, settings=settings)
     assignment = join.pop("assignment", b"")
     arguments = {"protocols": [("range", subscription_of(["orders"]))]} | join
@@ -135,7 +135,7 @@ def test_some_groups_are_not_upgraded(settings: dict[str, Any], join: dict[str, 
     assert [groups.heartbeat(member, generation) for member in ids] == [E.NONE, E.NONE]
 
 
-def test_requests_that_are_parked_when_the_group_is_upgraded_are_answered() -> None:
+def test_requests_parked_at_an_upgrade_are_answered() -> None:
     groups = ConsumerGroups(orders=4)
     one, two = ClassicMember("one"), ClassicMember("two")
     classic_group(groups, one, two)
@@ -147,7 +147,7 @@ def test_requests_that_are_parked_when_the_group_is_upgraded_are_answered() -> N
     assert groups.heartbeat(two.member_id, two.generation) == E.REBALANCE_IN_PROGRESS
 
 
-def test_a_group_is_upgraded_in_its_first_rebalance_too() -> None:
+def test_a_group_is_upgraded_during_its_first_rebalance() -> None:
     groups = ConsumerGroups(orders=4, settings={"group_initial_rebalance_delay_ms": 3_000})
     one, two = ClassicMember("one"), ConsumerMember("two")
     one.act(groups)
@@ -160,7 +160,7 @@ def test_a_group_is_upgraded_in_its_first_rebalance_too() -> None:
     assert all_partitions(groups, one, two) == ORDERS_4
 
 
-def test_a_classic_group_whose_members_left_in_its_first_rebalance_is_a_consumer_group_at_once() -> None:
+def test_a_classic_group_emptied_in_its_first_rebalance_is_upgraded_at_once() -> None:
     groups = ConsumerGroups(orders=4, settings={"group_initial_rebalance_delay_ms": 3_000})
     groups.join(protocols=[("range", subscription_of(["orders"]))])
     groups.leave(*groups.members())
@@ -169,7 +169,7 @@ def test_a_classic_group_whose_members_left_in_its_first_rebalance_is_a_consumer
     assert groups.described().members == groups.restarted().described().members
 
 
-def test_a_failed_write_leaves_the_classic_group_as_it_was() -> None:
+def test_a_failed_write_leaves_the_classic_group_unchanged() -> None:
     groups = ConsumerGroups(orders=4)
     one = ClassicMember("one")
     classic_group(groups, one)
@@ -179,7 +179,7 @@ def test_a_failed_write_leaves_the_classic_group_as_it_was() -> None:
     assert groups.heartbeat(one.member_id, one.generation) == E.NONE
 
 
-def test_offsets_stay_with_a_group_whatever_its_protocol() -> None:
+def test_offsets_stay_with_a_group_of_any_protocol() -> None:
     groups = ConsumerGroups(orders=4)
     one, two = ClassicMember("one"), ConsumerMember("two")
     classic_group(groups, one)
@@ -207,7 +207,7 @@ def mixed(groups: ConsumerGroups) -> tuple[ClassicMember, ClassicMember, Consume
 
 
 @pytest.mark.parametrize("how", ["it leaves", "its session ends", "an administrator removes it"])
-def test_a_group_is_downgraded_when_its_last_member_of_the_consumer_protocol_goes(how: str) -> None:
+def test_the_last_consumer_protocol_members_leave_downgrades_a_group(how: str) -> None:
     groups = ConsumerGroups(orders=4)
     one, two, three = mixed(groups)
     epoch = groups.table().epoch
@@ -230,7 +230,7 @@ def test_a_group_is_downgraded_when_its_last_member_of_the_consumer_protocol_goe
     assert sorted(groups.restarted().members()) == sorted([one.member_id, two.member_id])
 
 
-def test_a_downgraded_group_that_was_not_rebalanced_yet_is_found_again_after_a_restart() -> None:
+def test_a_downgraded_group_before_its_rebalance_survives_a_restart() -> None:
     groups = ConsumerGroups(orders=4)
     one, two, three = mixed(groups)
     had = {member.member_id: set(member.owned) for member in (one, two)}
@@ -246,7 +246,7 @@ def test_a_downgraded_group_that_was_not_rebalanced_yet_is_found_again_after_a_r
 @pytest.mark.parametrize(
     "settings", [{"group_consumer_migration_policy": "upgrade"}, {"group_max_size": 1}], ids=["policy", "size"]
 )
-def test_some_groups_are_not_downgraded(settings: dict[str, Any]) -> None:
+def test_some_groups_cannot_be_downgraded(settings: dict[str, Any]) -> None:
     groups = ConsumerGroups(orders=4, settings=settings)
     one, two, three = mixed(groups)
     three.leave(groups)
@@ -256,7 +256,7 @@ def test_some_groups_are_not_downgraded(settings: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("how", ["leaves", "fails"])
-def test_the_last_member_of_the_consumer_protocol_goes_even_if_its_group_cannot_be_a_classic_one(how: str) -> None:
+def test_the_last_consumer_protocol_member_leaves_even_if_no_downgrade_is_possible(how: str) -> None:
     """The broker parses only the first of the protocols that a member offers when it joins."""
     groups = ConsumerGroups(orders=4)
     groups.enter("a")
@@ -273,7 +273,7 @@ def test_the_last_member_of_the_consumer_protocol_goes_even_if_its_group_cannot_
     assert groups.restarted().table().members == group.members
 
 
-def test_a_failed_write_leaves_the_consumer_group_as_it_was() -> None:
+def test_a_failed_write_leaves_the_consumer_group_unchanged() -> None:
     groups = ConsumerGroups(orders=4)
     one, two, three = mixed(groups)
     groups.store.failure = E.NOT_COORDINATOR
@@ -284,7 +284,7 @@ def test_a_failed_write_leaves_the_consumer_group_as_it_was() -> None:
     assert all_partitions(groups, one, two, three) == ORDERS_4
 
 
-def test_the_last_static_member_of_the_consumer_protocol_comes_back_with_the_classic_one() -> None:
+def test_the_last_static_consumer_protocol_member_may_return_with_the_classic_one() -> None:
     groups = ConsumerGroups(orders=4)
     one, two = ClassicMember("one"), ConsumerMember("two", instance_id="i")
     two.act(groups)
@@ -331,7 +331,7 @@ def test_an_empty_consumer_group_becomes_a_classic_one() -> None:
     assert groups.restarted().members() == [one.member_id]
 
 
-def test_an_empty_classic_group_becomes_a_consumer_group_whatever_the_policy() -> None:
+def test_an_empty_classic_group_becomes_a_consumer_group_under_any_policy() -> None:
     groups = ConsumerGroups(orders=4, settings={"group_consumer_migration_policy": "disabled"})
     one = ClassicMember("one")
     classic_group(groups, one)
@@ -383,7 +383,7 @@ def test_classic_members_must_have_a_protocol_in_common() -> None:
     assert join_error(groups, protocols=[("range", blob)]) is E.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_a_new_dynamic_member_is_given_an_id_to_come_back_with() -> None:
+def test_a_new_dynamic_member_receives_an_id_to_rejoin_with() -> None:
     groups = ConsumerGroups(orders=4)
     groups.enter("a")
     blob = subscription_of(["orders"])
@@ -395,7 +395,7 @@ def test_a_new_dynamic_member_is_given_an_id_to_come_back_with() -> None:
     assert (answer.leader, answer.members) == ("", ())
 
 
-def test_a_static_member_that_comes_back_fences_its_predecessor() -> None:
+def test_a_returning_static_member_fences_its_predecessor() -> None:
     groups = ConsumerGroups(orders=4)
     groups.enter("a")
     one = ClassicMember("one", instance_id="i")
@@ -451,7 +451,7 @@ def test_requests_must_come_from_a_classic_member_in_its_epoch(
         ("consumer", "sticky", E.INCONSISTENT_GROUP_PROTOCOL),
     ],
 )
-def test_a_sync_must_name_the_protocol_that_was_told(
+def test_a_sync_must_name_the_chosen_protocol(
     protocol_type: str | None, protocol_name: str | None, error: ErrorCode
 ) -> None:
     groups = ConsumerGroups(orders=4)
@@ -472,7 +472,7 @@ def test_the_assignment_has_the_version_of_the_subscription(version: int) -> Non
     assert (topic.topic, topic.partitions) == ("orders", (0, 1))
 
 
-def test_a_member_that_has_to_rejoin_is_told_so_until_it_does() -> None:
+def test_a_member_that_must_rejoin_is_notified_until_it_does() -> None:
     groups = ConsumerGroups(orders=4)
     one = stable_member(groups)
     groups.enter("b")
@@ -484,7 +484,7 @@ def test_a_member_that_has_to_rejoin_is_told_so_until_it_does() -> None:
 
 
 @pytest.mark.parametrize("does", ["nothing", "heartbeats", "joins"])
-def test_a_member_that_does_not_do_what_it_is_told_is_out(does: str) -> None:
+def test_a_member_that_ignores_the_rebalance_is_removed(does: str) -> None:
     groups = ConsumerGroups(orders=4, settings={"group_consumer_session_timeout_ms": 10 * REBALANCE_MS})
     one = stable_member(groups)
     if does == "nothing":
@@ -530,7 +530,7 @@ def test_a_member_keeps_its_own_session_timeout_after_a_restart() -> None:
         (-9, 0, 8, E.ILLEGAL_GENERATION),
     ],
 )
-def test_a_classic_member_commits_as_it_did(by: int, partition: int, version: int, error: ErrorCode) -> None:
+def test_a_classic_member_commits_as_before(by: int, partition: int, version: int, error: ErrorCode) -> None:
     groups = ConsumerGroups(orders=4)
     one = stable_member(groups)
     committing = {("orders", partition): 5}
@@ -563,7 +563,7 @@ def test_several_members_leave_at_once_each_with_its_own_answer() -> None:
     ("seed", "is_large"),
     [*((seed, False) for seed in (*range(size(2, 20)), 102, 644, 918)), *((seed, True) for seed in range(size(2, 6)))],
 )
-def test_no_partition_is_owned_twice_while_members_of_both_protocols_come_and_go(
+def test_no_partition_has_two_owners_while_members_of_both_protocols_change(
     seed: int, is_large: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = random.Random(seed)

@@ -35,7 +35,7 @@ def expected(members: Mapping[str, ConsumerMember]) -> dict[bytes, dict[int, str
 
 @pytest.mark.parametrize("at_once", [0, 1, 100])
 @pytest.mark.parametrize("seed", range(10))
-def test_the_table_is_that_of_the_members(seed: int, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_equals_that_of_the_members(seed: int, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "AT_ONCE", at_once)
     chance, table, members = Random(seed), Owners(), {name: ConsumerMember(name) for name in "abc"}
     everything = {(topic_id, index) for topic_id in TOPICS for index in range(3)}
@@ -58,7 +58,7 @@ def test_the_table_is_that_of_the_members(seed: int, at_once: int, monkeypatch: 
 
 
 @pytest.mark.parametrize("leave", [False, True], ids=["come", "go"])
-def test_no_change_waits_for_more_than_one_other(leave: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_change_waits_for_at_most_one_other_change(leave: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "AT_ONCE", 0)
     members = [
         ConsumerMember(f"m{number}", assigned={topic_id: {number: 1} for topic_id in TOPICS})

@@ -13,9 +13,7 @@ from support.groups.groups import FakeTopics
 
 
 @pytest.mark.parametrize("change", ["a session ends", "a load"])
-def test_changes_of_many_topics_are_brought_into_the_table_by_a_job(
-    change: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_enters_changes_of_many_topics_into_the_table(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
     groups = ConsumerGroups(orders=2, bills=2)
     for _ in range(3):
         for member in ("a", "b"):
@@ -32,7 +30,7 @@ def test_changes_of_many_topics_are_brought_into_the_table_by_a_job(
     assert len(groups.table().owners.table) == (2 if change == "a load" else 0)
 
 
-def test_the_heartbeat_of_a_member_with_few_partitions_settles_those_of_others_in_pieces(
+def test_a_small_members_heartbeat_settles_large_members_partitions_in_pieces(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     names = [f"t{number}" for number in range(20)]

@@ -86,7 +86,7 @@ def two_members() -> ConsumerGroups:
         ("", -1, 0, E.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_a_member_commits_with_an_epoch_in_which_it_had_the_partition(
+def test_a_member_commits_with_an_epoch_in_which_it_owned_the_partition(
     member: str, epoch: int, partition: int, error: ErrorCode
 ) -> None:
     groups = two_members()
@@ -94,7 +94,7 @@ def test_a_member_commits_with_an_epoch_in_which_it_had_the_partition(
     assert groups.committed() == ({} if error else {("orders", partition): 1})
 
 
-def test_a_partition_that_is_being_given_up_may_still_be_committed() -> None:
+def test_a_partition_under_revocation_may_be_committed() -> None:
     groups = ConsumerGroups(orders=2)
     groups.enter("a")
     groups.enter("b")
@@ -112,13 +112,13 @@ def test_one_partition_out_of_order_refuses_the_whole_request() -> None:
 
 
 @pytest.mark.parametrize(("version", "error"), [(8, E.UNSUPPORTED_VERSION), (9, E.NONE), (10, E.NONE)])
-def test_members_need_a_version_that_knows_of_epochs(version: int, error: ErrorCode) -> None:
+def test_commits_of_members_need_a_version_with_epochs(version: int, error: ErrorCode) -> None:
     groups = two_members()
     assert commit(groups, "a", 4, ("orders", 0), version=version) is error
 
 
 @pytest.mark.parametrize("version", [8, 9])
-def test_anybody_may_commit_while_nobody_is_in_the_group(version: int) -> None:
+def test_any_client_may_commit_while_the_group_is_empty(version: int) -> None:
     groups = ConsumerGroups(orders=2)
     groups.enter("a")
     groups.beat("a", -1)
@@ -128,11 +128,11 @@ def test_anybody_may_commit_while_nobody_is_in_the_group(version: int) -> None:
 
 
 @pytest.mark.parametrize(("version", "error"), [(8, E.ILLEGAL_GENERATION), (9, E.GROUP_ID_NOT_FOUND)])
-def test_a_member_of_no_group_is_told_so(version: int, error: ErrorCode) -> None:
+def test_a_commit_to_an_unknown_group_is_refused(version: int, error: ErrorCode) -> None:
     assert commit(ConsumerGroups(orders=1), "a", 1, ("orders", 0), version=version) is error
 
 
-def test_a_commit_is_no_sign_of_life() -> None:
+def test_a_commit_does_not_renew_the_session() -> None:
     groups = ConsumerGroups(orders=2)
     groups.enter("a")
     groups.advance(44_999)
@@ -141,7 +141,7 @@ def test_a_commit_is_no_sign_of_life() -> None:
     assert groups.described().group_state == "Empty"
 
 
-def test_the_session_of_a_group_ends_and_its_offsets_stay() -> None:
+def test_offsets_stay_after_a_groups_sessions_end() -> None:
     groups = ConsumerGroups(orders=2)
     groups.enter("a")
     commit(groups, "a", 2, ("orders", 0))
@@ -167,7 +167,7 @@ def test_the_session_of_a_group_ends_and_its_offsets_stay() -> None:
         (None, 4, E.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_a_member_fetches_in_its_own_epoch_only(member: str | None, epoch: int, error: ErrorCode) -> None:
+def test_a_member_fetches_only_in_its_own_epoch(member: str | None, epoch: int, error: ErrorCode) -> None:
     groups = two_members()
     assert (
         raised(lambda: groups.coordinator.check_fetch(groups.coordinator.shard_for("g"), "g", member, epoch))[0]
@@ -175,7 +175,7 @@ def test_a_member_fetches_in_its_own_epoch_only(member: str | None, epoch: int, 
     )
 
 
-def test_members_of_no_group_may_fetch_the_nothing_that_is_there() -> None:
+def test_a_fetch_from_an_unknown_group_returns_no_offsets() -> None:
     groups = ConsumerGroups()
     groups.coordinator.check_fetch(groups.coordinator.shard_for("g"), "g", "a", 1)
     assert groups.committed() == {}
@@ -210,7 +210,7 @@ def test_offsets_expire_by_the_age_of_their_commit_unless_subscribed_to() -> Non
     assert groups.described().group_state != "Dead"
 
 
-def test_an_empty_group_goes_with_its_last_offset() -> None:
+def test_an_empty_group_is_deleted_with_its_last_offset() -> None:
     groups = ConsumerGroups(orders=2)
     groups.enter("a")
     commit(groups, "a", 2, ("orders", 0))
@@ -223,7 +223,7 @@ def test_an_empty_group_goes_with_its_last_offset() -> None:
     assert groups.store.table(groups.coordinator.partition_for("g")) == {}
 
 
-def test_a_deleted_group_takes_its_offsets_along() -> None:
+def test_a_deleted_group_deletes_its_offsets() -> None:
     groups = ConsumerGroups(orders=2)
     groups.enter("a")
     commit(groups, "a", 2, ("orders", 0))

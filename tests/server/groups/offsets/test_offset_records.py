@@ -60,7 +60,7 @@ EMPTY_GROUP_VALUE = bytes.fromhex("0003000000000000ffffffff00000000000f424000000
 COMMITTED = CommittedOffset(1234567890123, 5, "méta", 1700000000000, -1, TOPIC_ID)
 
 
-def test_keys_are_kafkas() -> None:
+def test_keys_equal_kafkas() -> None:
     assert offset_key("grüße", "orders", 7) == OFFSET_KEY
     assert group_key("grüße") == GROUP_KEY
 
@@ -133,7 +133,7 @@ def test_a_group_is_written_as_kafka_writes_it() -> None:
     assert group_value(group, assignments) == bytes.fromhex(GROUP_VALUES[3])
 
 
-def test_a_new_group_is_written_down_empty() -> None:
+def test_a_new_group_is_recorded_empty() -> None:
     groups = Groups(elapsed_ms=1_000_000)
     groups.join("grüße")
     assert [
@@ -149,7 +149,7 @@ def test_a_null_value_deletes() -> None:
 
 
 @pytest.mark.parametrize("kind", [9, 18, 24, 99, -1])
-def test_other_types_are_left_alone(kind: int) -> None:
+def test_unknown_record_types_are_skipped(kind: int) -> None:
     assert read_record(kind.to_bytes(2, "big", signed=True) + b"anything", b"at all") is None
 
 
@@ -210,7 +210,7 @@ def test_the_hash_is_the_polynomial_of_the_java_specification(text: str) -> None
 
 
 @pytest.mark.parametrize(("text", "hashed", "partition"), HASHES)
-def test_groups_go_to_kafkas_partition(text: str, hashed: int, partition: int) -> None:
+def test_groups_are_in_the_same_partition_as_in_kafka(text: str, hashed: int, partition: int) -> None:
     """A directory that Kafka filled must find its groups again: the absolute value, and 0 for the number without one."""
     assert java_hash(text) == hashed
     assert partition_of(text, 50) == partition

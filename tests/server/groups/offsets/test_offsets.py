@@ -27,7 +27,7 @@ WEEK_MS = 7 * DAY_MS
 # Commit and fetch
 
 
-def test_a_commit_is_fetched_with_all_that_came_with_it() -> None:
+def test_a_commit_is_fetched_with_all_its_fields() -> None:
     groups = Groups()
     groups.commit({P0: 42}, metadata="note", leader_epoch=7)
 
@@ -40,7 +40,7 @@ def test_a_commit_is_fetched_with_all_that_came_with_it() -> None:
     assert found.committed.topic_id == TOPIC_IDS["orders"]
 
 
-def test_what_was_not_committed_is_fetched_as_nothing() -> None:
+def test_an_uncommitted_partition_has_no_offset() -> None:
     groups = Groups()
     groups.commit({P0: 42})
     assert [(one.partition, one.committed, one.error) for one in groups.fetch("orders", 1, 99)] == [
@@ -73,7 +73,7 @@ def test_all_offsets_of_a_request_are_one_batch() -> None:
     assert batch.record_count == 3
 
 
-def test_an_offset_of_an_earlier_topic_of_the_same_name_is_not_given_to_who_asks_by_id() -> None:
+def test_a_fetch_by_id_does_not_return_an_earlier_topics_offset() -> None:
     groups = Groups()
     groups.commit({P0: 42})
     for topic_id, is_found in ((TOPIC_IDS["orders"], True), (bytes(16), True), (rb"\9" * 16, False)):
@@ -128,7 +128,7 @@ ALLOWED = {
 
 @each_case("state", STATES)
 @each_case("who", WHO)
-def test_who_may_commit_in_which_state(state: str, who: str) -> None:
+def test_permission_to_commit_depends_on_the_groups_state(state: str, who: str) -> None:
     groups = Groups()
     (first, second), generation = groups.stable(2)
     if state == "Empty":
@@ -173,13 +173,13 @@ def test_a_fenced_static_member_cannot_commit() -> None:
     ("generation", "version", "error"),
     [(-1, 8, 0), (-1, 10, 0), (0, 8, ILLEGAL), (5, 2, ILLEGAL), (5, 9, ErrorCode.GROUP_ID_NOT_FOUND)],
 )
-def test_only_commits_by_hand_bring_a_group_into_being(generation: int, version: int, error: int) -> None:
+def test_only_manual_commits_create_a_group(generation: int, version: int, error: int) -> None:
     groups = Groups()
     assert error_of(lambda: groups.commit({P0: 1}, generation=generation, member="m", version=version)) == error
     assert [one.group_id for one in groups.list_groups(range(4), (), ())] == ([] if error else ["g"])
 
 
-def test_a_commit_that_cannot_be_written_down_is_not_made() -> None:
+def test_a_commit_that_cannot_be_recorded_has_no_effect() -> None:
     groups = Groups()
     groups.commit({P0: 1})
     groups.store.failure = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -207,35 +207,35 @@ def working_consumers(*topics: str) -> tuple[Groups, str, int]:
     return groups, member, generation
 
 
-def test_offsets_of_topics_that_nobody_reads_are_deleted() -> None:
+def test_offsets_of_unsubscribed_topics_are_deleted() -> None:
     groups, _, _ = working_consumers("orders")
     errors = groups.delete_offsets("g", [P0, BILL, ("bills", 9)], groups.now_ms)
     assert errors == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE, ErrorCode.NONE]
     assert groups.committed() == groups.restarted().committed() == {P0: 1, P1: 2}
 
 
-def test_a_group_whose_subscriptions_cannot_be_read_keeps_its_offsets() -> None:
+def test_a_group_with_unreadable_subscriptions_keeps_its_offsets() -> None:
     groups = Groups()
     (member,), generation = groups.stable(1, protocols=[("range", b"?")])
     groups.commit({P0: 1}, member=member, generation=generation)
     assert groups.delete_offsets("g", [P0], groups.now_ms) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
 
 
-def test_an_empty_group_gives_all_its_offsets() -> None:
+def test_an_empty_group_returns_all_its_offsets() -> None:
     groups, member, _ = working_consumers("orders")
     groups.leave(member)
     assert groups.delete_offsets("g", [P0, P0, BILL], groups.now_ms) == [ErrorCode.NONE] * 3
     assert groups.committed() == {P1: 2}
 
 
-def test_deletion_is_refused_to_unknown_groups_and_others_at_work() -> None:
+def test_deletion_is_refused_for_unknown_and_foreign_active_groups() -> None:
     groups = Groups()
     groups.stable(1, group="connect", protocol_type="connect")
     for group, error in (("none", ErrorCode.GROUP_ID_NOT_FOUND), ("connect", ErrorCode.NON_EMPTY_GROUP)):
         assert error_of(partial(groups.delete_offsets, group, [P0], groups.now_ms)) == error
 
 
-def test_offsets_of_a_deleted_topic_go_but_not_those_of_its_successor() -> None:
+def test_offsets_of_a_deleted_topic_are_deleted_but_not_its_successors() -> None:
     groups = Groups()
     groups.commit({P0: 1, BILL: 3}, group="a")
     groups.commit({P1: 2}, group="b")
@@ -263,7 +263,7 @@ def test_offsets_of_a_deleted_topic_stay_where_they_cannot_be_removed() -> None:
 
 @pytest.mark.parametrize("is_made_anew", [False, True])
 @pytest.mark.parametrize("is_pending", [False, True])
-def test_a_restart_forgets_the_offsets_of_topics_that_went_meanwhile(is_made_anew: bool, is_pending: bool) -> None:
+def test_a_restart_forgets_offsets_of_topics_deleted_before_it(is_made_anew: bool, is_pending: bool) -> None:
     """The process died between deleting the topic and writing that down here."""
     groups = Groups()
     groups.commit({P0: 1, BILL: 3}, group="a")
@@ -289,7 +289,7 @@ def test_a_restart_forgets_the_offsets_of_topics_that_went_meanwhile(is_made_ane
         assert again.committed(group="a") == again.restarted().committed(group="a") == {P0: 2, BILL: 3}
 
 
-def test_a_restart_keeps_the_offsets_of_topics_that_grew_and_those_that_name_no_id() -> None:
+def test_a_restart_keeps_offsets_of_grown_topics_and_those_without_id() -> None:
     store = MemoryStore()
     before = Groups(store)
     before.commit({P0: 1})
@@ -301,7 +301,7 @@ def test_a_restart_keeps_the_offsets_of_topics_that_grew_and_those_that_name_no_
     assert before.restarted().committed() == {P0: 1}
 
 
-def test_what_a_restart_cannot_forget_nobody_finds_in_the_next_topic_of_the_name() -> None:
+def test_offsets_a_restart_cannot_forget_are_hidden_from_a_recreated_topic() -> None:
     groups = Groups()
     groups.commit({P0: 1})
     groups.topics.delete("orders")
@@ -345,7 +345,7 @@ def test_offsets_of_an_empty_group_expire_by_when_it_became_empty() -> None:
     assert groups.now_ms - left_ms < WEEK_MS + 1_200_000
 
 
-def test_offsets_of_a_group_at_work_expire_only_for_topics_it_left() -> None:
+def test_offsets_of_an_active_group_expire_only_for_unsubscribed_topics() -> None:
     groups, member, generation = working_consumers("orders")
     for _ in range(WEEK_MS // 9_000 + 100):
         groups.advance(9_000)
@@ -353,7 +353,7 @@ def test_offsets_of_a_group_at_work_expire_only_for_topics_it_left() -> None:
     assert groups.committed() == {P0: 1, P1: 2}
 
 
-def test_offsets_of_other_kinds_of_group_at_work_do_not_expire() -> None:
+def test_offsets_of_other_active_group_types_do_not_expire() -> None:
     groups = Groups()
     (member,), generation = groups.stable(1, protocol_type="connect", session_ms=1_800_000)
     groups.commit({P0: 1}, member=member, generation=generation)
@@ -363,7 +363,7 @@ def test_offsets_of_other_kinds_of_group_at_work_do_not_expire() -> None:
     assert groups.committed() == {P0: 1}
 
 
-def test_the_retention_that_an_old_client_sets_is_kept_to() -> None:
+def test_a_retention_set_by_an_old_client_is_respected() -> None:
     groups = Groups()
     groups.commit({P0: 1}, retention_ms=3_600_000, version=4)
     groups.commit({P1: 2}, retention_ms=2 * WEEK_MS, version=4)
@@ -378,7 +378,7 @@ def test_the_retention_that_an_old_client_sets_is_kept_to() -> None:
 
 
 @pytest.mark.parametrize("retention_ms", [2**63 - 1, 2**63 - 2_000_000])
-def test_a_retention_beyond_all_time_is_for_ever(retention_ms: int) -> None:
+def test_an_overflowing_retention_is_unlimited(retention_ms: int) -> None:
     """In Apache Kafka the sum overflows, and its next check deletes the offset."""
     groups = Groups()
     assert groups.commit({P0: 1}, retention_ms=retention_ms, version=4) == {}
@@ -388,14 +388,14 @@ def test_a_retention_beyond_all_time_is_for_ever(retention_ms: int) -> None:
 
 
 @pytest.mark.parametrize("retention_ms", [0, -2, -(2**63)])
-def test_a_retention_that_is_over_lasts_until_the_next_look(retention_ms: int) -> None:
+def test_an_expired_offset_stays_until_the_next_check(retention_ms: int) -> None:
     groups = Groups()
     assert groups.commit({P0: 1}, retention_ms=retention_ms, version=4) == {}
     groups.advance(600_000)
     assert groups.committed() == {}
 
 
-def test_expiry_goes_on_when_the_partition_can_be_written_again() -> None:
+def test_expiry_continues_when_the_partition_is_writable_again() -> None:
     groups = Groups()
     groups.commit({P0: 1})
     groups.store.failure = ErrorCode.NOT_COORDINATOR
@@ -464,7 +464,7 @@ def load_after_the_deletion(groups: Groups) -> None:
 
 @pytest.mark.parametrize("happens", [expiry, deletion_of_the_topic, load_after_the_deletion])
 @pytest.mark.parametrize("refused", GROUPS := ["one", "two", "three"])
-def test_a_group_whose_tombstones_are_refused_keeps_no_other_from_theirs(
+def test_a_group_whose_tombstones_are_refused_delays_no_other_groups(
     happens: Callable[[Groups], None], refused: str
 ) -> None:
     store = NarrowStore()

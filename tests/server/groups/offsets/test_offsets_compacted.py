@@ -177,7 +177,7 @@ def _offsets_of(places: dict[Place, CommittedOffset]) -> dict[Place, int]:
 
 
 @pytest.mark.parametrize("seed", range(size(1, 6)))
-def test_a_cleaned_log_tells_the_same_offsets(seed: int) -> None:
+def test_a_cleaned_log_has_the_same_offsets(seed: int) -> None:
     rng = random.Random(seed)
     world = World(rng)
     for _ in range(90):

@@ -55,7 +55,7 @@ class Plain:
 
 
 @pytest.mark.parametrize(("seed", "ends_at_once"), [*product(range(size(3, 20)), (True, False))])
-def test_of_two_commits_in_one_place_the_later_record_counts_whichever_transaction_ends_first(
+def test_the_later_of_two_commits_counts_in_any_order_of_transaction_ends(
     seed: int, ends_at_once: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not ends_at_once:

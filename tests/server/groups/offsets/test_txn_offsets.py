@@ -59,7 +59,7 @@ def test_offsets_count_once_their_transaction_is_committed(is_committed: bool, e
         assert not is_unstable(each, P0)
 
 
-def test_a_commit_keeps_what_came_with_it_and_the_topic_id() -> None:
+def test_a_commit_keeps_its_metadata_and_topic_id() -> None:
     groups = Groups()
     commit(groups, {P0: 42}, metadata="note")
     end(groups, commit=True)
@@ -94,7 +94,7 @@ def test_a_plain_commit_after_the_transactional_one_stays() -> None:
     assert groups.committed() == groups.restarted().committed() == {P0: 50}
 
 
-def test_of_two_transactions_the_later_commit_counts_whichever_ends_first() -> None:
+def test_the_later_of_two_transactional_commits_counts_in_any_end_order() -> None:
     groups = Groups()
     commit(groups, {P0: 10}, producer=ALICE)
     commit(groups, {P0: 20}, producer=BOB)
@@ -130,11 +130,11 @@ def test_the_end_of_a_transaction_without_offsets_changes_nothing() -> None:
     assert is_unstable(groups, P1)
 
 
-def test_a_partition_that_is_not_there_any_more_is_told_nothing() -> None:
+def test_the_end_of_a_transaction_on_an_unknown_partition_is_ignored() -> None:
     Groups().coordinator.transaction_ended(99, ALICE, commit=True)
 
 
-def test_what_cannot_be_written_is_not_pending() -> None:
+def test_a_commit_that_cannot_be_written_is_not_pending() -> None:
     groups = Groups()
     groups.store.failure = ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert error_of(partial(commit, groups, {P0: 1})) == ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -146,7 +146,7 @@ def test_what_cannot_be_written_is_not_pending() -> None:
 # --- expiry and deletion --------------------------------------------------------------------------------------------
 
 
-def test_pending_offsets_keep_their_place_and_their_group_from_expiring() -> None:
+def test_pending_offsets_prevent_expiry_of_offsets_and_group() -> None:
     groups = Groups()
     groups.commit({P0: 1, P1: 1})
     commit(groups, {P0: 2})
@@ -159,7 +159,7 @@ def test_pending_offsets_keep_their_place_and_their_group_from_expiring() -> Non
     assert groups.state() == "Dead"
 
 
-def test_a_group_with_nothing_but_pending_offsets_may_be_deleted_and_they_with_it() -> None:
+def test_a_group_with_only_pending_offsets_may_be_deleted_with_them() -> None:
     groups = Groups()
     commit(groups, {P0: 1})
     assert groups.state() == "Empty"
@@ -171,7 +171,7 @@ def test_a_group_with_nothing_but_pending_offsets_may_be_deleted_and_they_with_i
     assert groups.state() == "Dead"
 
 
-def test_deleted_offsets_do_not_come_back_with_the_transaction() -> None:
+def test_deleted_offsets_do_not_return_with_the_transaction() -> None:
     groups = Groups()
     commit(groups, {P0: 1, P1: 2})
     assert groups.delete_offsets("g", [P0], groups.now_ms) == [ErrorCode.NONE]
@@ -191,13 +191,13 @@ def test_deleted_offsets_do_not_come_back_with_the_transaction() -> None:
         (5, "m", ErrorCode.ILLEGAL_GENERATION),
     ],
 )
-def test_a_group_that_does_not_exist(generation: int, member: str, expected: ErrorCode) -> None:
+def test_an_unknown_group_may_commit_transactionally(generation: int, member: str, expected: ErrorCode) -> None:
     groups = Groups()
     assert error_of(partial(commit, groups, {P0: 1}, generation=generation, member=member)) == expected
     assert groups.state() == ("Dead" if expected else "Empty")
 
 
-def test_members_of_a_classic_group() -> None:
+def test_members_of_a_classic_group_are_checked() -> None:
     groups = Groups()
     (member, _), generation = groups.stable(2)
     rows: list[tuple[str, int, ErrorCode]] = [
@@ -214,7 +214,7 @@ def test_members_of_a_classic_group() -> None:
         assert error_of(partial(commit, groups, {P0: 1}, member=name, generation=claimed)) == expected, (name, claimed)
 
 
-def test_static_members_of_a_classic_group() -> None:
+def test_static_members_of_a_classic_group_are_checked() -> None:
     groups = Groups()
     join = groups.join(instance="i")
     groups.advance(0)
@@ -240,7 +240,7 @@ def test_a_rebalance_does_not_hold_back_transactional_commits() -> None:
     assert error_of(partial(commit, groups, {P0: 1}, member=member, generation=generation)) == ErrorCode.NONE
 
 
-def test_members_of_a_consumer_group() -> None:
+def test_members_of_a_consumer_group_are_checked() -> None:
     groups = ConsumerGroups(orders=2, bills=1)
     groups.enter("a")
     epoch = groups.enter("b").member_epoch
@@ -256,7 +256,7 @@ def test_members_of_a_consumer_group() -> None:
         assert error_of(partial(commit, groups, {P0: 1}, member=name, generation=claimed)) == expected, (name, claimed)
 
 
-def test_metadata_is_of_limited_size() -> None:
+def test_the_size_of_metadata_is_limited() -> None:
     groups = Groups(offset_metadata_max_bytes=4)
     assert commit(groups, {P0: 1}, metadata="12345") == {P0: ErrorCode.OFFSET_METADATA_TOO_LARGE}
     assert commit(groups, {P0: 1}, metadata="1234") == {}
@@ -329,7 +329,7 @@ async def test_offsets_are_committed_in_every_version(tmp_path: Path) -> None:
         await served.ask(conversation)
 
 
-async def test_offsets_and_records_of_one_transaction_live_and_die_together(tmp_path: Path) -> None:
+async def test_offsets_and_records_of_one_transaction_share_its_outcome(tmp_path: Path) -> None:
     def conversation(client: RawClient) -> None:
         create_topic(client, "t")
         for version in (0, 2):
@@ -357,7 +357,7 @@ async def test_offsets_and_records_of_one_transaction_live_and_die_together(tmp_
         (5, ErrorCode.NONE),
     ],
 )
-async def test_a_group_that_was_not_added_to_the_transaction(tmp_path: Path, version: int, expected: ErrorCode) -> None:
+async def test_a_group_outside_the_transaction_is_refused(tmp_path: Path, version: int, expected: ErrorCode) -> None:
     def conversation(client: RawClient) -> list[int]:
         create_topic(client, "t")
         producer = begun(client, 0)
@@ -374,7 +374,7 @@ async def test_a_group_that_was_not_added_to_the_transaction(tmp_path: Path, ver
         assert is_added == (expected == ErrorCode.NONE)
 
 
-async def test_requests_that_nobody_may_make(tmp_path: Path) -> None:
+async def test_invalid_requests_are_refused(tmp_path: Path) -> None:
     def conversation(client: RawClient) -> None:
         create_topic(client, "t")
         zombie = begun(client, 2)
@@ -396,7 +396,7 @@ async def test_requests_that_nobody_may_make(tmp_path: Path) -> None:
         await served.ask(conversation)
 
 
-async def test_pending_offsets_outlive_a_restart(tmp_path: Path) -> None:
+async def test_pending_offsets_survive_a_restart(tmp_path: Path) -> None:
     def before(client: RawClient) -> TransactionalClient:
         create_topic(client, "t")
         producer = begun(client, 2)

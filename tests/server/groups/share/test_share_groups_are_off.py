@@ -56,7 +56,7 @@ def states(api: str, group_id: str, *topics: tuple[bytes, tuple[int, ...]]) -> A
 
 
 @pytest.mark.parametrize("api", STATE_APIS)
-def test_nobody_coordinates_a_share_partition_and_each_that_is_named_hears_it_once(client: RawClient, api: str) -> None:
+def test_each_named_share_partition_is_refused_exactly_once(client: RawClient, api: str) -> None:
     request = states(api, "g", (ONE, (5, -1, 5)), (EMPTY, ()), (OTHER, (0,)), (ONE, (5, 7)))
     answer = client.ask(request)
     found = {
@@ -69,11 +69,11 @@ def test_nobody_coordinates_a_share_partition_and_each_that_is_named_hears_it_on
 
 
 @pytest.mark.parametrize("api", STATE_APIS)
-def test_of_a_group_without_a_name_nothing_is_said(client: RawClient, api: str) -> None:
+def test_a_request_without_a_group_name_gets_an_empty_response(client: RawClient, api: str) -> None:
     assert client.ask(states(api, "", (ONE, (0,)))).results == ()
 
 
-def test_who_asks_for_a_group_twice_is_told_once(client: RawClient) -> None:
+def test_a_group_requested_twice_is_described_once(client: RawClient) -> None:
     described = client.ask(ShareGroupDescribeRequest(group_ids=("g", "", "g"), include_authorized_operations=True))
     unknown = -(2**31)
     assert [(row.group_id, row.error_code, row.authorized_operations) for row in described.groups] == [
@@ -88,12 +88,12 @@ def test_who_asks_for_a_group_twice_is_told_once(client: RawClient) -> None:
     ]
 
 
-def test_a_fetch_without_a_group_is_refused_for_the_same_reason_as_any(client: RawClient) -> None:
+def test_a_fetch_without_a_group_is_refused_like_any_fetch(client: RawClient) -> None:
     answer = client.ask(ShareFetchRequest(group_id=None, member_id=None))
     assert (answer.error_code, answer.error_message, answer.responses) == (ErrorCode.UNSUPPORTED_VERSION, None, ())
 
 
-def test_who_would_coordinate_a_share_partition_is_told_all_the_same(client: RawClient) -> None:
+def test_the_coordinator_of_a_share_partition_can_be_found(client: RawClient) -> None:
     key = SharePartitionKey("g", ONE, 0).text
     answer = client.ask(FindCoordinatorRequest(key_type=2, coordinator_keys=(key,))).coordinators[0]
     assert (answer.error_code, answer.node_id) == (0, 0)

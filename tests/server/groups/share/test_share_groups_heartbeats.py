@@ -20,7 +20,7 @@ E = ErrorCode
 ABANDON = " The member must abandon all its partitions and rejoin."
 
 
-def test_a_member_joins_and_gets_the_partitions_once_their_states_have_begun() -> None:
+def test_a_member_gets_partitions_after_initialization_of_their_states() -> None:
     groups = ShareGroups(orders=3)
     first = groups.enter("a", rack_id="north")
     assert (first.member_id, first.member_epoch, first.heartbeat_interval_ms) == ("a", 2, 5_000)
@@ -33,7 +33,7 @@ def test_a_member_joins_and_gets_the_partitions_once_their_states_have_begun() -
     assert groups.given(groups.beat("a", 3, topics=["orders"])) == {"orders": {0, 1, 2}}
 
 
-def test_nobody_gets_partitions_whose_states_have_not_begun() -> None:
+def test_partitions_are_assigned_only_after_initialization_of_their_states() -> None:
     groups = ShareGroups(orders=2)
     groups.grants = False
     groups.enter("a")
@@ -44,7 +44,7 @@ def test_nobody_gets_partitions_whose_states_have_not_begun() -> None:
     assert groups.settled("a") == {"orders": {0, 1}}
 
 
-def test_members_share_what_there_is() -> None:
+def test_members_share_the_partitions() -> None:
     groups = ShareGroups(orders=2)
     for member in "abc":
         groups.enter(member)
@@ -56,7 +56,7 @@ def test_members_share_what_there_is() -> None:
     assert all(groups.table().members[member].epoch == groups.table().epoch for member in "abc")
 
 
-def test_lists_that_differ_name_no_more_topics_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_topics_in_different_lists_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transition, "GROUP_NAMES_MAX", 4)
     groups = ShareGroups(orders=1)
     for member, topics in (("a", ["orders", "x"]), ("b", ["orders", "y"]), ("c", ["orders", "x"])):
@@ -65,7 +65,7 @@ def test_lists_that_differ_name_no_more_topics_than_the_limit(monkeypatch: pytes
     assert code is E.GROUP_MAX_SIZE_REACHED and "too many topics by name in different lists (5, limit 4)" in message
 
 
-def test_a_member_that_leaves_gives_others_what_it_had() -> None:
+def test_partitions_of_a_leaving_member_are_reassigned() -> None:
     groups = ShareGroups(orders=4)
     groups.enter("a")
     groups.enter("b")
@@ -78,7 +78,7 @@ def test_a_member_that_leaves_gives_others_what_it_had() -> None:
     assert (groups.table().state_name, groups.described().group_state) == ("Empty", "Empty")
 
 
-def test_the_last_epoch_is_good_while_its_answer_may_be_lost() -> None:
+def test_the_previous_epoch_is_accepted_while_the_response_may_be_lost() -> None:
     groups = ShareGroups(orders=2)
     groups.enter("a")
     groups.stay("a")
@@ -142,7 +142,7 @@ REFUSED: dict[str, tuple[tuple[str, int], dict[str, Any], tuple[ErrorCode, str]]
 
 
 @each_case("arguments, fields, expected", REFUSED.values(), ids=REFUSED)
-def test_what_is_refused_changes_nothing(
+def test_refused_heartbeats_change_nothing(
     arguments: tuple[str, int], fields: dict[str, Any], expected: tuple[ErrorCode, str]
 ) -> None:
     groups = ShareGroups(orders=2)
@@ -154,7 +154,7 @@ def test_what_is_refused_changes_nothing(
     assert groups.copy_of_tables() == before
 
 
-def test_a_full_group_takes_nobody_and_keeps_who_is_in() -> None:
+def test_a_full_group_refuses_new_members_and_keeps_existing_ones() -> None:
     groups = ShareGroups(orders=2, settings={"group_share_max_size": 1})
     groups.enter("a")
     told = "The share group has reached its maximum capacity of 1 members."
@@ -162,7 +162,7 @@ def test_a_full_group_takes_nobody_and_keeps_who_is_in() -> None:
     assert groups.settled("a") == {"orders": {0, 1}}
 
 
-def test_a_silent_member_is_given_up() -> None:
+def test_a_silent_member_is_removed() -> None:
     groups = ShareGroups(orders=2)
     groups.enter("a")
     groups.enter("b")
@@ -174,7 +174,7 @@ def test_a_silent_member_is_given_up() -> None:
     assert not groups.table().members and not groups.table().sessions
 
 
-def test_times_of_one_group_are_its_own() -> None:
+def test_each_group_has_its_own_timeouts() -> None:
     own = GroupConfig({}, {"share.heartbeat.interval.ms": 7_000, "share.session.timeout.ms": 60_000})
     groups = ShareGroups(orders=2, settings={"groups": {"g": own}})
     assert groups.enter("a").heartbeat_interval_ms == 7_000
@@ -195,7 +195,7 @@ def test_another_assignment_waits_for_its_interval() -> None:
     assert (again.member_epoch, groups.given(again)) == (3, {"orders": {0, 1}})
 
 
-def test_what_a_member_does_not_want_any_more_is_taken_away_at_once() -> None:
+def test_unsubscribed_partitions_are_revoked_at_once() -> None:
     groups = ShareGroups(orders=2, bills=2, settings={"group_share_assignment_interval_ms": 1_000_000})
     groups.enter("a", "orders", "bills")
     groups.advance(SESSION_MS - 1)
@@ -208,7 +208,7 @@ def test_what_a_member_does_not_want_any_more_is_taken_away_at_once() -> None:
     assert (answer.member_epoch, groups.given(answer)) == (epoch, {"bills": {0, 1}})
 
 
-def test_topics_that_come_grow_and_go_are_noticed() -> None:
+def test_created_grown_and_deleted_topics_are_noticed() -> None:
     groups = ShareGroups(orders=1)
     groups.enter("a", "orders", "late")
     assert groups.settled("a") == {"orders": {0}}
@@ -223,7 +223,7 @@ def test_topics_that_come_grow_and_go_are_noticed() -> None:
     assert groups.settled("a") == {"orders": {0, 1, 2}, "late": {0}}
 
 
-def test_a_topic_that_went_while_nobody_could_write_it_down_is_forgotten_at_the_load() -> None:
+def test_a_deletion_that_could_not_be_recorded_is_applied_at_the_load() -> None:
     groups = ShareGroups(orders=1, late=1)
     groups.enter("a", "orders", "late")
     groups.settled("a")
@@ -233,7 +233,7 @@ def test_a_topic_that_went_while_nobody_could_write_it_down_is_forgotten_at_the_
     assert groups.settled("a") == {"orders": {0}}
 
 
-def test_a_group_of_which_nothing_changes_writes_nothing() -> None:
+def test_an_unchanged_group_writes_nothing() -> None:
     groups = ShareGroups(orders=2)
     groups.enter("a")
     groups.settled("a")
@@ -246,7 +246,7 @@ def test_a_group_of_which_nothing_changes_writes_nothing() -> None:
 
 
 @pytest.mark.parametrize("word", ["refuses", "fails"])
-def test_states_that_could_not_begin_are_asked_for_with_the_next_heartbeat(word: str) -> None:
+def test_uninitialized_states_are_requested_again_by_the_next_heartbeat(word: str) -> None:
     groups = ShareGroups(orders=2)
     setattr(groups.keeper, word, E.NOT_COORDINATOR)
     groups.enter("a")
@@ -257,7 +257,7 @@ def test_states_that_could_not_begin_are_asked_for_with_the_next_heartbeat(word:
     assert groups.settled("a") == {"orders": {0, 1}}
 
 
-def test_of_several_partitions_all_begin_or_none() -> None:
+def test_several_partitions_are_initialized_together_or_not_at_all() -> None:
     groups = ShareGroups(orders=2)
     groups.keeper.refuses, groups.keeper.refused = E.NOT_COORDINATOR, {1}
     groups.enter("a")
@@ -272,7 +272,7 @@ def asked_with_the_next_heartbeat(groups: ShareGroups) -> list[StatesToBegin]:
     return list(groups.wishes)
 
 
-def test_states_that_are_being_begun_are_not_asked_for_twice_however_long_it_takes() -> None:
+def test_states_under_initialization_are_not_requested_twice() -> None:
     groups = ShareGroups(orders=2)
     groups.grants = False
     groups.enter("a")
@@ -308,7 +308,7 @@ def lead_elsewhere(groups: ShareGroups) -> ShareGroups:
 
 
 @pytest.mark.parametrize("happens", [die, cannot_write, lead_elsewhere])
-def test_a_question_for_states_that_has_ended_is_asked_again_with_the_first_heartbeat(
+def test_an_ended_initialization_is_requested_again_by_the_next_heartbeat(
     happens: Callable[[ShareGroups], ShareGroups],
 ) -> None:
     groups = ShareGroups(orders=2)
@@ -323,7 +323,7 @@ def test_a_question_for_states_that_has_ended_is_asked_again_with_the_first_hear
     assert groups.settled("a") == {"orders": {0, 1}}
 
 
-def test_a_question_that_goes_on_while_the_group_is_loaded_again_is_not_asked_twice() -> None:
+def test_an_initialization_that_runs_during_a_reload_is_not_repeated() -> None:
     groups = ShareGroups(orders=2)
     groups.grants = False
     groups.enter("a")
@@ -333,7 +333,7 @@ def test_a_question_that_goes_on_while_the_group_is_loaded_again_is_not_asked_tw
     assert groups.settled("a") == {"orders": {0, 1}}
 
 
-def test_states_of_a_topic_that_went_meanwhile_do_not_come_back() -> None:
+def test_states_of_a_topic_deleted_during_initialization_do_not_return() -> None:
     groups = ShareGroups(orders=2, late=1)
     groups.grants = False
     groups.enter("a", "orders", "late")
@@ -342,7 +342,7 @@ def test_states_of_a_topic_that_went_meanwhile_do_not_come_back() -> None:
     assert groups.states() == ({}, {"orders": {0, 1}}, set())
 
 
-def test_a_wish_of_a_group_that_went_meanwhile_makes_none() -> None:
+def test_an_initialization_for_a_deleted_group_creates_nothing() -> None:
     groups = ShareGroups(orders=2)
     groups.grants = False
     groups.enter("a")
@@ -352,7 +352,7 @@ def test_a_wish_of_a_group_that_went_meanwhile_makes_none() -> None:
     assert not groups.copy_of_tables()
 
 
-def test_what_cannot_be_written_leaves_no_trace() -> None:
+def test_a_change_that_cannot_be_written_has_no_effect() -> None:
     groups = ShareGroups(orders=2)
     groups.enter("a")
     before = groups.copy_of_tables()
@@ -376,7 +376,7 @@ def test_a_large_group_is_assigned_by_a_job(monkeypatch: pytest.MonkeyPatch) -> 
     assert groups.restarted().copy_of_tables() == groups.copy_of_tables()
 
 
-def test_who_leaves_while_a_job_assigns_has_no_target(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_member_that_leaves_during_the_assignment_has_no_target(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(targets, "ASSIGNED_AT_ONCE", 1)
     groups = ShareGroups(orders=4)
     groups.enter("a")
@@ -392,7 +392,7 @@ def test_who_leaves_while_a_job_assigns_has_no_target(monkeypatch: pytest.Monkey
     assert groups.restarted().copy_of_tables() == groups.copy_of_tables()
 
 
-def test_members_described() -> None:
+def test_members_are_described() -> None:
     groups = ShareGroups(orders=2)
     groups.enter("a", rack_id="north")
     groups.settled("a")
@@ -409,7 +409,7 @@ def test_members_described() -> None:
         assert error_of(lambda group=group: groups.described(group)) is E.GROUP_ID_NOT_FOUND  # type: ignore[misc]
 
 
-def test_a_group_is_taken_up_as_it_was() -> None:
+def test_a_group_is_loaded_unchanged() -> None:
     groups = ShareGroups(orders=2, bills=1)
     groups.enter("a")
     groups.enter("b", "orders", "bills")

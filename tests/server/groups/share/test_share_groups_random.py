@@ -223,7 +223,7 @@ class World:
 
 
 @pytest.mark.parametrize("seed", range(size(1, 12)))
-def test_a_random_history(seed: int) -> None:
+def test_a_random_history_matches_the_model(seed: int) -> None:
     world = World(seed)
     for _ in range(STEPS):
         world.step()

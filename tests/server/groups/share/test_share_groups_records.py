@@ -53,15 +53,15 @@ def table(groups: ConsumerGroups) -> ShareGroup:
 
 
 @pytest.mark.parametrize("change", WHOLE, ids=[type(key).__name__ for key, _ in WHOLE])
-def test_a_record_is_read_as_it_was_written(change: Change) -> None:
+def test_a_record_reads_back_as_written(change: Change) -> None:
     assert read_record(*write_record(*change)) == KindRecord(*change)
 
 
-def test_there_is_a_record_of_each_type() -> None:
+def test_each_record_type_occurs() -> None:
     assert {type(key) for key, _ in WHOLE} == {key for key, _ in log.RECORD_TYPES.values()}
 
 
-def test_a_group_is_as_its_records_say() -> None:
+def test_a_group_follows_from_its_records() -> None:
     group = table(loaded(*WHOLE))
     assert group.members == {"m": MEMBER}
     assert (group.epoch, group.metadata_hash, group.assignment_epoch, group.assignment_ms) == (4, -7, 3, 1_000)
@@ -72,13 +72,13 @@ def test_a_group_is_as_its_records_say() -> None:
 
 
 @pytest.mark.parametrize("first", range(len(WHOLE)))
-def test_any_record_but_a_tombstone_begins_a_group(first: int) -> None:
+def test_any_record_except_a_tombstone_creates_a_group(first: int) -> None:
     key, _ = WHOLE[first]
     assert table(loaded(WHOLE[first])).group_id == "g"
     assert not loaded((key, None)).coordinator.shard_of("g").groups
 
 
-def test_a_member_goes_with_its_tombstones_and_the_group_with_its_own() -> None:
+def test_tombstones_delete_a_member_and_a_group() -> None:
     left = table(loaded(*WHOLE, *records.member_tombstones("g", "m")))
     assert (left.members, left.targets, left.subscribed_topics, left.state_name) == ({}, {}, frozenset(), "Empty")
     assert left.states == STATES
@@ -86,7 +86,7 @@ def test_a_member_goes_with_its_tombstones_and_the_group_with_its_own() -> None:
     assert not gone.coordinator.shard_of("g").groups
 
 
-def test_the_tombstones_of_a_group_are_for_all_its_records() -> None:
+def test_a_groups_tombstones_cover_all_its_records() -> None:
     keys = {write_record(*change)[0] for change in WHOLE}
     assert set(table(loaded(*WHOLE)).tombstone_keys()) == keys
 
@@ -102,7 +102,7 @@ def test_the_tombstones_of_a_group_are_for_all_its_records() -> None:
         ({}, {"orders"}, {}, False),
     ],
 )
-def test_what_is_initialized_and_subscribed_to_is_to_be_with_somebody(
+def test_initialized_and_subscribed_partitions_must_be_assigned(
     states: dict[bytes, set[int]], topics: set[str], target: dict[bytes, set[int]], is_news: bool
 ) -> None:
     initialized = {topic_id: TopicStates("orders", frozenset(one)) for topic_id, one in states.items()}
@@ -138,7 +138,7 @@ def test_requests_of_consumers_are_refused(request_: Any, code: ErrorCode) -> No
     assert table(groups).members == {"m": MEMBER}
 
 
-def test_members_of_the_classic_protocol_are_told_that_they_are_wrong_here() -> None:
+def test_members_of_the_classic_protocol_are_refused() -> None:
     groups = loaded(*WHOLE)
     assert groups.join().answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert groups.heartbeat("m", 3) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -146,7 +146,7 @@ def test_members_of_the_classic_protocol_are_told_that_they_are_wrong_here() -> 
     assert groups.leave("m") == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
-def test_the_group_is_listed_and_not_described_as_a_classic_one() -> None:
+def test_the_group_is_listed_but_not_described_as_classic() -> None:
     groups = loaded(*WHOLE)
     for states, types, is_there in (
         ((), (), True),
@@ -164,11 +164,11 @@ def test_the_group_is_listed_and_not_described_as_a_classic_one() -> None:
     )  # fmt: skip
 
 
-def test_nobody_has_committed_anything() -> None:
+def test_a_share_group_has_no_committed_offsets() -> None:
     groups = loaded(*WHOLE)
     groups.coordinator.check_fetch(groups.coordinator.shard_for("g"), "g", None, -1)
     assert not groups.coordinator.positions(groups.coordinator.shard_of("g"), "g", stable=True).committed
 
 
-def test_epochs_end() -> None:
+def test_epochs_have_a_maximum() -> None:
     assert error_of(lambda: records.group_epoch("g", 2**31, 0)) is ErrorCode.UNKNOWN_SERVER_ERROR

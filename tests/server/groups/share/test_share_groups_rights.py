@@ -147,5 +147,5 @@ async def _ask_all() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_what_is_said_without_a_right(answers: dict[str, Any], name: str) -> None:
+def test_requests_without_a_right_get_the_recorded_errors(answers: dict[str, Any], name: str) -> None:
     assert answers[name] == ROWS[name][3]

@@ -30,7 +30,7 @@ def ids(groups: ShareGroups, *names: str) -> list[bytes]:
     return [topic_id for name in names if (topic_id := groups.topics.id_of(name)) is not None]
 
 
-def test_a_group_is_made_where_somebody_says_where_it_begins() -> None:
+def test_moving_the_start_offsets_creates_a_group() -> None:
     groups = ShareGroups(orders=2)
     (orders,) = ids(groups, "orders")
     assert done(groups.flows.move("g", {orders: {0: 5, 1: 7}})) == {}
@@ -42,13 +42,13 @@ def test_a_group_is_made_where_somebody_says_where_it_begins() -> None:
     assert groups.keeper.states["g", orders, 1] == (1, 7)
 
 
-def test_nothing_to_move_makes_no_group() -> None:
+def test_an_empty_move_creates_no_group() -> None:
     groups = ShareGroups(orders=2)
     assert done(groups.flows.move("g", {})) == {}
     assert groups.copy_of_tables() == {}
 
 
-def test_states_that_are_refused_are_neither_there_nor_lost() -> None:
+def test_refused_states_are_neither_initialized_nor_lost() -> None:
     groups = emptied(orders=2)
     (orders,) = ids(groups, "orders")
     groups.keeper.refuses, groups.keeper.refused = E.NOT_COORDINATOR, {1}
@@ -59,9 +59,7 @@ def test_states_that_are_refused_are_neither_there_nor_lost() -> None:
 
 @pytest.mark.parametrize("is_new", [False, True], ids=["a group that has states", "a new group"])
 @pytest.mark.parametrize("how", ["refuses", "fails"])
-def test_states_that_are_refused_as_a_whole_are_not_begun_and_whoever_joins_has_them_begun(
-    how: str, is_new: bool
-) -> None:
+def test_completely_refused_states_are_initialized_by_the_next_join(how: str, is_new: bool) -> None:
     groups = ShareGroups(orders=2) if is_new else emptied(orders=2)
     (orders,) = ids(groups, "orders")
     setattr(groups.keeper, how, E.NOT_COORDINATOR)
@@ -79,7 +77,7 @@ def test_states_that_are_refused_as_a_whole_are_not_begun_and_whoever_joins_has_
     assert groups.states() == ({}, {"orders": {0, 1}}, set())
 
 
-def test_what_was_refused_is_asked_for_again_though_nobody_could_write_that_down() -> None:
+def test_refused_states_are_requested_again_even_if_unrecorded() -> None:
     groups = ShareGroups(orders=2)
     (orders,) = ids(groups, "orders")
     groups.keeper.refuses = E.NOT_COORDINATOR
@@ -100,7 +98,7 @@ def test_what_was_refused_is_asked_for_again_though_nobody_could_write_that_down
 
 @pytest.mark.parametrize("is_new", [False, True], ids=["a group that has states", "a new group"])
 @pytest.mark.parametrize("how", ["refuses", "fails"])
-def test_what_was_moved_stays_there_though_another_call_for_it_was_refused_meanwhile(how: str, is_new: bool) -> None:
+def test_moved_offsets_stay_despite_a_concurrent_refused_call(how: str, is_new: bool) -> None:
     groups = ShareGroups(orders=3) if is_new else emptied(orders=3)
     (orders,) = ids(groups, "orders")
     begin = groups.keeper.initialize
@@ -124,7 +122,7 @@ def test_what_was_moved_stays_there_though_another_call_for_it_was_refused_meanw
     assert [groups.keeper.states["g", orders, index][1] for index in (0, 1)] == [5, 7]
 
 
-def test_what_was_moved_stays_where_it_was_moved_to_whatever_was_refused_beside_it() -> None:
+def test_moved_offsets_stay_despite_refused_other_partitions() -> None:
     groups = ShareGroups(orders=2)
     (orders,) = ids(groups, "orders")
     groups.keeper.refuses, groups.keeper.refused = E.NOT_COORDINATOR, {1}
@@ -135,7 +133,7 @@ def test_what_was_moved_stays_where_it_was_moved_to_whatever_was_refused_beside_
     assert groups.keeper.states["g", orders, 0] == (1, 5)
 
 
-def test_what_is_forgotten_begins_anew() -> None:
+def test_forgotten_states_restart() -> None:
     groups = emptied(orders=2, bills=1)
     orders, bills = ids(groups, "orders", "bills")
     had, refusals = done(groups.flows.forget("g", [orders, b"?" * 16]))
@@ -146,7 +144,7 @@ def test_what_is_forgotten_begins_anew() -> None:
     assert groups.settled("a") == {"orders": {0, 1}}
 
 
-def test_a_deletion_that_failed_is_done_by_the_next_request() -> None:
+def test_a_failed_deletion_is_completed_by_the_next_request() -> None:
     groups = emptied(orders=2, bills=1)
     (orders,) = ids(groups, "orders")
     groups.keeper.refuses = E.NOT_COORDINATOR
@@ -159,7 +157,7 @@ def test_a_deletion_that_failed_is_done_by_the_next_request() -> None:
     assert groups.states() == ({}, {"bills": {0}}, set())
 
 
-def test_who_joins_a_topic_whose_states_are_being_deleted_has_them_begun_anew() -> None:
+def test_joining_a_topic_during_deletion_of_its_states_initializes_them_again() -> None:
     groups = emptied(orders=2)
     groups.keeper.refuses = E.NOT_COORDINATOR
     done(groups.flows.forget("g", ids(groups, "orders")))
@@ -169,7 +167,7 @@ def test_who_joins_a_topic_whose_states_are_being_deleted_has_them_begun_anew() 
     assert groups.states() == ({}, {"orders": {0, 1}}, set())
 
 
-def test_a_group_goes_with_all_its_states() -> None:
+def test_a_group_is_deleted_with_all_its_states() -> None:
     groups = emptied(orders=2, bills=1)
     groups.keeper.refuses = E.NOT_COORDINATOR
     assert raised(lambda: done(groups.flows.forget_all("g")))[0] is E.NOT_COORDINATOR
@@ -196,7 +194,7 @@ def test_a_group_with_members_keeps_its_states(ask: str) -> None:
     assert (groups.copy_of_tables(), groups.keeper.states) == before
 
 
-def test_nobody_joins_a_group_whose_states_are_being_deleted() -> None:
+def test_joins_are_refused_while_a_groups_states_are_deleted() -> None:
     groups = emptied(orders=1)
     with groups.coordinator.going("g"):
         assert groups.error("b", 0, topics=["orders"])[0] is E.COORDINATOR_LOAD_IN_PROGRESS
@@ -204,7 +202,7 @@ def test_nobody_joins_a_group_whose_states_are_being_deleted() -> None:
     groups.enter("b")
 
 
-def test_a_group_has_states_of_so_many_partitions_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_states_of_a_group_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.server.groups.share.transition.PARTITIONS_MAX", 3)
     monkeypatch.setattr(states, "PARTITIONS_MAX", 3)
     groups = ShareGroups(bills=2, orders=2)

@@ -109,7 +109,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., RawClient]]:
         yield start
 
 
-def test_the_life_of_a_member(start: Callable[..., RawClient]) -> None:
+def test_a_member_joins_heartbeats_and_leaves(start: Callable[..., RawClient]) -> None:
     client = start()
     topic_id = create_topic(client, "orders", partitions=2).topic_id
     joined = beat(client, "a", 0, "orders")
@@ -150,7 +150,7 @@ def test_the_life_of_a_member(start: Callable[..., RawClient]) -> None:
         ("a", 1, {}, E.GROUP_ID_NOT_FOUND, "Share group g not found."),
     ],
 )
-def test_heartbeats_that_are_refused(
+def test_invalid_heartbeats_are_refused(
     start: Callable[..., RawClient],
     member: str,
     epoch: int,
@@ -162,7 +162,7 @@ def test_heartbeats_that_are_refused(
     assert (answer.error_code, answer.error_message, answer.member_id) == (code, message, None)
 
 
-def test_consumers_of_other_kinds_are_not_let_in(start: Callable[..., RawClient]) -> None:
+def test_consumers_of_different_group_types_are_refused(start: Callable[..., RawClient]) -> None:
     client = start()
     create_topic(client, "orders", partitions=1)
     owned(client, "a", "orders")
@@ -173,7 +173,7 @@ def test_consumers_of_other_kinds_are_not_let_in(start: Callable[..., RawClient]
     assert (refused.error_code, refused.error_message) == (E.GROUP_ID_NOT_FOUND, "Group g is not a consumer group.")
 
 
-def test_offsets_are_told_and_moved(start: Callable[..., RawClient]) -> None:
+def test_offsets_are_described_and_moved(start: Callable[..., RawClient]) -> None:
     client = start()
     topic_id = create_topic(client, "orders", partitions=2).topic_id
     moved = move(client, ("orders", {1: 7, 0: 0, 2: 1, -1: 1}), ("none", {0: 1}))
@@ -202,7 +202,7 @@ def test_offsets_are_told_and_moved(start: Callable[..., RawClient]) -> None:
     assert rows(offsets(client)) == {"orders": [(0, 0, 0, 0), (1, 7, -7, 0)]}
 
 
-def test_offsets_are_forgotten(start: Callable[..., RawClient]) -> None:
+def test_offsets_are_deleted(start: Callable[..., RawClient]) -> None:
     client = start()
     ids = {name: create_topic(client, name, partitions=1).topic_id for name in ("orders", "bills", "unread")}
     assert drop(client, "orders").error_code == E.NOT_COORDINATOR  # __consumer_offsets does not exist yet.
@@ -225,7 +225,7 @@ def test_offsets_are_forgotten(start: Callable[..., RawClient]) -> None:
 
 
 @pytest.mark.parametrize("ask", [move, drop], ids=["alter", "delete"])
-def test_a_group_without_a_name_is_none(start: Callable[..., RawClient], ask: Callable[..., Any]) -> None:
+def test_a_group_needs_a_name(start: Callable[..., RawClient], ask: Callable[..., Any]) -> None:
     answer = ask(start(), group="")
     assert (answer.error_code, answer.error_message) == (E.INVALID_GROUP_ID, "The group id is invalid.")
 
@@ -238,7 +238,7 @@ def test_a_group_without_a_name_has_no_offsets(start: Callable[..., RawClient]) 
     assert offsets(client, ("orders", (0,)), group="").error_code == E.UNKNOWN_SERVER_ERROR
 
 
-def test_a_deleted_topic_takes_its_states_along(start: Callable[..., RawClient]) -> None:
+def test_a_deleted_topic_deletes_its_states(start: Callable[..., RawClient]) -> None:
     client = start()
     create_topic(client, "orders", partitions=1)
     create_topic(client, "bills", partitions=1)
@@ -254,7 +254,7 @@ def test_a_deleted_topic_takes_its_states_along(start: Callable[..., RawClient])
     assert len(answer.assignment.topic_partitions) == 1
 
 
-def test_a_group_outlives_a_restart(tmp_path: Path) -> None:
+def test_a_group_survives_a_restart(tmp_path: Path) -> None:
     def asked(ask: Callable[[RawClient], Any]) -> Any:
         overrides = {"group.share.assignment.interval.ms": "0"}
         with (
@@ -274,6 +274,6 @@ def test_a_group_outlives_a_restart(tmp_path: Path) -> None:
     assert asked(lambda client: rows(offsets(client))) == {"orders": [(0, 0, 0, 0), (1, 3, -3, 0)]}
 
 
-def test_who_lowered_the_feature_has_no_share_groups(start: Callable[..., RawClient]) -> None:
+def test_a_lowered_feature_disables_share_groups(start: Callable[..., RawClient]) -> None:
     client = start(features={"share.version": 0})
     assert beat(client, "a", 0, "orders").error_code == E.UNSUPPORTED_VERSION

@@ -65,13 +65,13 @@ CASES: dict[str, tuple[Subscriptions, Mapping[str, int], dict[str, dict[str, lis
 
 
 @pytest.mark.parametrize("subscriptions, counts, expected", CASES.values(), ids=CASES)
-def test_who_gets_what(
+def test_assignments_equal_the_expected_ones(
     subscriptions: Subscriptions, counts: Mapping[str, int], expected: dict[str, dict[str, list[int]]]
 ) -> None:
     assert shown(assign(subscriptions, counts)) == expected
 
 
-def test_members_keep_what_they_have_as_far_as_it_is_fair() -> None:
+def test_members_keep_their_partitions_up_to_a_fair_share() -> None:
     first = assign({"m": "a"}, {"a": 4})
     second = assign({"m": "a", "n": "a"}, {"a": 4}, first)
     assert shown(second) == {"m": {"a": [0, 1]}, "n": {"a": [2, 3]}}
@@ -89,7 +89,7 @@ def quotas(members: int, places: int) -> list[int]:
 
 
 @each_case("seed", range(size(20, 60)))
-def test_numbers_are_fair_whatever_there_was_before(seed: int) -> None:
+def test_numbers_are_fair_after_any_earlier_assignment(seed: int) -> None:
     rng = random.Random(seed)
     before: dict[str, Assignment] = {}
     for _ in range(6):
@@ -117,7 +117,7 @@ def test_numbers_are_fair_whatever_there_was_before(seed: int) -> None:
         before = after
 
 
-def test_what_a_member_gets_is_a_piece_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_members_assignment_is_built_in_its_own_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     made = list[Assignment]()
 
     def noted(places: Iterable[tuple[bytes, int]]) -> Steps[Assignment]:

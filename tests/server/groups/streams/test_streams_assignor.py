@@ -70,7 +70,7 @@ def test_processes_with_more_members_get_more() -> None:
     assert sizes(found) == {"a": 3, "b": 3, "c": 3}
 
 
-def test_nothing_moves_that_need_not() -> None:
+def test_only_necessary_moves_are_made() -> None:
     members = fresh(a="p", b="q", c="r")
     before = assigned(members, {"0": one(9, is_stateful=True)}, 1)
     assert assigned(again(members, before), {"0": one(9, is_stateful=True)}, 1) == before
@@ -80,14 +80,14 @@ def test_nothing_moves_that_need_not() -> None:
     assert moved <= 3
 
 
-def test_the_standby_takes_over_what_was_active_elsewhere() -> None:
+def test_the_standby_takes_over_active_tasks_of_a_departed_member() -> None:
     members = fresh(a="p", b="q")
     before = assigned(members, {"0": one(4, is_stateful=True)}, 1)
     rest = {"b": AssignedMember("q", before["b"])}
     assert assigned(rest, {"0": one(4, is_stateful=True)}, 1)["b"].active == {"0": {0, 1, 2, 3}}
 
 
-def test_who_was_active_becomes_the_standby_where_another_is_active() -> None:
+def test_a_former_active_member_becomes_the_standby() -> None:
     before = {"a": StreamsTasks({"0": frozenset({0, 1})}), "b": StreamsTasks({"0": frozenset({2, 3})})}
     members = again(fresh(a="p", b="q"), before)
     found = assigned(members, {"0": one(4, is_stateful=True)}, 1)
@@ -101,12 +101,12 @@ def test_one_process_has_no_standbys_and_stateless_tasks_have_none() -> None:
     assert not assigned(fresh(a="p", b="q"), {"0": one(4)}, 2)["a"].standby
 
 
-def test_without_tasks_nobody_has_any() -> None:
+def test_without_tasks_assignments_are_empty() -> None:
     assert assigned(fresh(a="p"), {}) == {"a": NO_TASKS}
 
 
 @each_case("seed", range(size(20, 60)))
-def test_members_and_topics_that_come_and_go_leave_every_promise_kept(seed: int) -> None:
+def test_changing_members_and_topics_keep_all_guarantees(seed: int) -> None:
     rng = random.Random(seed)
     standbys = rng.randrange(3)
     members: dict[str, AssignedMember] = {}
@@ -157,7 +157,7 @@ A member that is taken gets one more task and is put back; a task of each second
 
 
 @pytest.mark.parametrize(("number", "order"), FROM_JAVA.items())
-def test_ties_come_out_as_from_the_priority_queue_of_apache_kafka(number: int, order: str) -> None:
+def test_ties_are_resolved_as_by_apache_kafkas_priority_queue(number: int, order: str) -> None:
     waiting = LeastFirst((0.0, at) for at in range(number))
     has, found = [0] * number, ""
     for _ in order:

@@ -53,10 +53,10 @@ def seen_in(seed: int) -> frozenset[str]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_no_task_is_with_two_and_in_the_end_each_is_with_one(seed: int) -> None:
+def test_no_task_has_two_owners_and_finally_each_has_one(seed: int) -> None:
     assert seen_in(seed)
 
 
-def test_everything_has_happened_in_one_history_or_another() -> None:
+def test_every_kind_of_event_occurs_in_some_history() -> None:
     seen = frozenset[str]().union(*map(seen_in, {*SEEDS, 6, 8}))
     assert seen >= SEEN, f"nothing was seen of {SEEN - seen}"

@@ -42,14 +42,14 @@ def test_the_first_member_gets_all_tasks() -> None:
     assert groups.table().state_name == "Stable"
 
 
-def test_who_has_nothing_new_is_told_nothing() -> None:
+def test_an_unchanged_member_receives_no_tasks() -> None:
     groups = StreamsGroups(orders=4)
     groups.enter("a")
     answer = groups.beat("a", 2, owns={"0": {0, 1, 2, 3}})
     assert (answer.active_tasks, answer.standby_tasks, answer.warmup_tasks) == (None, None, None)
 
 
-def test_a_second_member_gets_its_tasks_once_the_first_has_given_them_up() -> None:
+def test_a_second_member_gets_its_tasks_after_their_revocation() -> None:
     groups = StreamsGroups(orders=4)
     groups.enter("a")
     assert active(groups.enter("b")) == {}
@@ -62,7 +62,7 @@ def test_a_second_member_gets_its_tasks_once_the_first_has_given_them_up() -> No
     assert groups.table().state_name == "Stable"
 
 
-def test_who_does_not_give_up_its_tasks_in_time_is_thrown_out() -> None:
+def test_a_member_that_revokes_its_tasks_too_late_is_removed() -> None:
     groups = StreamsGroups(orders=4)
     groups.enter("a")
     groups.enter("b")
@@ -74,7 +74,7 @@ def test_who_does_not_give_up_its_tasks_in_time_is_thrown_out() -> None:
     assert active(groups.beat("b", 3)) == {"0": {0, 1, 2, 3}}
 
 
-def test_a_silent_member_goes_after_its_session() -> None:
+def test_a_silent_member_is_removed_after_its_session() -> None:
     groups = StreamsGroups(orders=4)
     groups.enter("a")
     groups.advance(SESSION_MS - 1)
@@ -84,7 +84,7 @@ def test_a_silent_member_goes_after_its_session() -> None:
     assert raised(lambda: groups.beat("a", 2))[0] is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_who_leaves_leaves_its_tasks_to_others_at_once() -> None:
+def test_a_leaving_members_tasks_are_reassigned_at_once() -> None:
     groups = StreamsGroups(orders=2)
     groups.enter("a")
     groups.enter("b")
@@ -93,7 +93,7 @@ def test_who_leaves_leaves_its_tasks_to_others_at_once() -> None:
     assert active(groups.beat("b", 3)) == {"0": {0, 1}}
 
 
-def test_who_joins_again_keeps_what_it_has() -> None:
+def test_a_member_that_joins_again_keeps_its_tasks() -> None:
     groups = StreamsGroups(orders=2)
     groups.enter("a")
     answer = groups.enter("a")
@@ -101,7 +101,7 @@ def test_who_joins_again_keeps_what_it_has() -> None:
 
 
 @pytest.mark.parametrize("epoch", [1, 3])
-def test_who_names_an_epoch_that_is_not_its_own_is_fenced(epoch: int) -> None:
+def test_a_member_with_a_wrong_epoch_is_fenced(epoch: int) -> None:
     groups = StreamsGroups(orders=2)
     groups.enter("a")
     code, words = raised(lambda: groups.beat("a", epoch, owns={"0": {0, 7}}))
@@ -109,7 +109,7 @@ def test_who_names_an_epoch_that_is_not_its_own_is_fenced(epoch: int) -> None:
     assert f"member epoch ({epoch}) than the one known by the group coordinator (2)" in words
 
 
-def test_who_lost_our_last_answer_may_name_the_epoch_before_with_what_it_may_have() -> None:
+def test_a_member_that_lost_the_last_response_may_name_its_previous_epoch() -> None:
     groups = StreamsGroups(orders=2)
     groups.enter("a")
     groups.enter("b")
@@ -120,7 +120,7 @@ def test_who_lost_our_last_answer_may_name_the_epoch_before_with_what_it_may_hav
     assert raised(lambda: groups.beat("a", 2))[0] is ErrorCode.FENCED_MEMBER_EPOCH
 
 
-def test_a_standby_goes_to_another_process_and_never_to_the_same() -> None:
+def test_a_standby_is_assigned_to_another_process_and_never_the_same() -> None:
     groups = groups_with_store(standbys=1)
     one = groups.enter("a", topology=STORE, process_id="p")
     assert (active(one), standby(one)) == ({"0": {0, 1, 2, 3}}, {})
@@ -133,7 +133,7 @@ def test_a_standby_goes_to_another_process_and_never_to_the_same() -> None:
     assert sorted(targets["c"].standby["0"]) == sorted({0, 1, 2, 3} - targets["c"].active["0"])
 
 
-def test_a_standby_becomes_active_when_the_other_member_goes() -> None:
+def test_a_standby_becomes_active_when_the_active_member_leaves() -> None:
     groups = groups_with_store(standbys=1)
     groups.enter("a", topology=STORE)
     groups.enter("b", topology=STORE)
@@ -144,7 +144,7 @@ def test_a_standby_becomes_active_when_the_other_member_goes() -> None:
     assert table.targets["b"].active["0"] == {0, 1, 2, 3} and had
 
 
-def test_a_task_changes_its_role_in_a_process_only_after_it_was_given_up() -> None:
+def test_a_task_changes_its_role_in_a_process_only_after_revocation() -> None:
     groups = groups_with_store(standbys=1)
     groups.enter("a", topology=STORE)
     groups.enter("b", topology=STORE)
@@ -174,7 +174,7 @@ def test_a_new_group_waits_for_more_members() -> None:
     assert active(groups.beat("b", 1)) == {"0": {1, 3}}
 
 
-def test_a_group_that_is_empty_when_its_wait_is_over_waits_anew_with_its_next_member() -> None:
+def test_a_group_empty_at_the_end_of_its_delay_starts_another() -> None:
     groups = StreamsGroups(orders=4, settings={"group_streams_initial_rebalance_delay_ms": 3_000})
     groups.enter("a")
     groups.beat("a", -1)
@@ -183,7 +183,7 @@ def test_a_group_that_is_empty_when_its_wait_is_over_waits_anew_with_its_next_me
     assert StatusCode.ASSIGNMENT_DELAYED in statuses(groups.enter("b"))
 
 
-def test_members_that_go_in_the_turn_in_which_the_wait_is_over_leave_nothing_to_assign() -> None:
+def test_members_that_leave_at_the_end_of_the_delay_leave_no_assignment() -> None:
     groups = StreamsGroups(orders=4, settings={"group_streams_initial_rebalance_delay_ms": 3_000})
     groups.enter("a")
     groups.elapsed_ms += SESSION_MS
@@ -207,7 +207,7 @@ def test_a_target_is_not_older_than_the_interval_when_another_one_comes() -> Non
     assert active(groups.beat("a", 2, owns={"0": {0, 1, 2, 3}})) == {"0": {0, 1}}
 
 
-def test_the_interval_holds_for_a_group_that_has_waited_for_members_again() -> None:
+def test_the_interval_applies_after_another_wait_for_members() -> None:
     settings = {"group_streams_assignment_interval_ms": 10_000, "group_streams_initial_rebalance_delay_ms": 3_000}
     groups = StreamsGroups(orders=4, settings=settings)
     groups.enter("a")
@@ -222,7 +222,7 @@ def test_the_interval_holds_for_a_group_that_has_waited_for_members_again() -> N
     assert active(groups.beat("b", groups.table().members["b"].epoch)) == {"0": {0, 1, 2, 3}}
 
 
-def test_internal_topics_are_asked_for_and_nothing_is_assigned_before_they_are_there() -> None:
+def test_missing_internal_topics_are_reported_and_delay_the_assignment() -> None:
     groups = StreamsGroups(orders=4)
     heard = groups.hear_enter("a", topology=COUNTS)
     assert statuses(heard.response) == {
@@ -237,7 +237,7 @@ def test_internal_topics_are_asked_for_and_nothing_is_assigned_before_they_are_t
     assert active(groups.beat("a", 2)) == {"0": {0, 1, 2, 3}, "1": {0, 1, 2, 3}}
 
 
-def test_a_source_that_goes_takes_all_tasks_with_it_and_one_that_comes_back_brings_them() -> None:
+def test_a_deleted_source_revokes_all_tasks_and_a_recreated_one_restores_them() -> None:
     groups = StreamsGroups(orders=2)
     groups.enter("a")
     groups.delete_topic("orders")
@@ -249,14 +249,14 @@ def test_a_source_that_goes_takes_all_tasks_with_it_and_one_that_comes_back_brin
     assert groups.table().targets["a"].active == {"0": frozenset({0, 1, 2})}
 
 
-def test_a_topic_that_grows_brings_more_tasks() -> None:
+def test_a_grown_topic_adds_tasks() -> None:
     groups = StreamsGroups(orders=2)
     groups.enter("a")
     groups.grow_topic("orders", 3)
     assert active(groups.beat("a", 2)) == {"0": {0, 1, 2}}
 
 
-def test_when_topics_are_looked_at_again_heartbeats_do_not_undo_each_others_looks(
+def test_concurrent_heartbeats_share_one_refresh_of_the_topics(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     names = [f"t{number}" for number in range(300)]
@@ -280,7 +280,7 @@ def test_when_topics_are_looked_at_again_heartbeats_do_not_undo_each_others_look
     assert len(set(looks)) == 300
 
 
-def test_another_number_of_standbys_is_another_assignment() -> None:
+def test_a_changed_number_of_standbys_causes_another_assignment() -> None:
     groups = groups_with_store()
     groups.enter("a", topology=STORE)
     groups.enter("b", topology=STORE)
@@ -290,7 +290,7 @@ def test_another_number_of_standbys_is_another_assignment() -> None:
     assert again.table().targets["a"].standby == {"0": frozenset({2, 3})}
 
 
-def test_a_topology_of_an_older_epoch_is_stale_and_another_one_is_refused() -> None:
+def test_an_older_topology_epoch_is_stale_and_a_different_topology_refused() -> None:
     groups = StreamsGroups(orders=2, bills=2)
     groups.enter("a", topology=topology(epoch=3))
     told = groups.enter("b", topology=topology(subtopology("0", "bills"), epoch=2))
@@ -307,13 +307,13 @@ def test_a_topology_of_an_older_epoch_is_stale_and_another_one_is_refused() -> N
 
 
 @pytest.mark.parametrize("owns", [{"0": {2}}, {"0": {-1}}, {"1": {0}}])
-def test_who_says_it_has_a_task_that_there_is_not_is_refused(owns: dict[str, set[int]]) -> None:
+def test_a_member_that_reports_an_unknown_task_is_refused(owns: dict[str, set[int]]) -> None:
     groups = StreamsGroups(orders=2)
     groups.enter("a")
     assert raised(lambda: groups.beat("a", 2, owns=owns))[0] is ErrorCode.INVALID_REQUEST
 
 
-def test_one_member_may_ask_all_to_end() -> None:
+def test_one_member_may_request_the_shutdown_of_all() -> None:
     groups = StreamsGroups(orders=2)
     groups.enter("a")
     groups.enter("b")
@@ -326,7 +326,7 @@ def test_one_member_may_ask_all_to_end() -> None:
     assert StatusCode.SHUTDOWN_APPLICATION not in statuses(groups.enter("d"))
 
 
-def test_in_the_place_of_a_classic_group_the_first_member_hears_of_an_endpoint_epoch_that_does_not_last() -> None:
+def test_replacing_a_classic_group_gives_a_temporary_endpoint_epoch() -> None:
     """Apache Kafka 4.3.1 counts them in the same way; the next heartbeat names endpoints again."""
     groups = groups_with_store(standbys=1)
     groups.commit({("orders", 0): 7})
@@ -336,7 +336,7 @@ def test_in_the_place_of_a_classic_group_the_first_member_hears_of_an_endpoint_e
     assert (next_one.wants_endpoints, next_one.response.endpoint_information_epoch) == (True, 0)
 
 
-def test_members_hear_which_of_them_serves_what() -> None:
+def test_members_receive_the_endpoints_and_partitions_of_all_members() -> None:
     groups = groups_with_store(standbys=1)
     here, there = Endpoint(host="h", port=1), Endpoint(host="i", port=65_535)
     first = groups.hear_enter("a", topology=STORE, user_endpoint=here)
@@ -351,7 +351,7 @@ def test_members_hear_which_of_them_serves_what() -> None:
     assert groups.endpoints("a")[0] is rows[0], "kept while nothing changes"
 
 
-def test_who_lost_the_answer_with_its_tasks_hears_of_them_when_it_says_it_has_none() -> None:
+def test_a_member_that_lost_its_assignment_gets_it_again() -> None:
     groups = StreamsGroups(orders=2)
     groups.enter("a")
     answer = groups.beat("a", 2, owns={})
@@ -359,7 +359,7 @@ def test_who_lost_the_answer_with_its_tasks_hears_of_them_when_it_says_it_has_no
     assert groups.beat("a", 2).active_tasks is None
 
 
-def test_who_says_it_has_other_tasks_is_told_with_the_next_target_while_one_is_to_come() -> None:
+def test_a_member_with_different_tasks_waits_for_the_next_target() -> None:
     groups = StreamsGroups(orders=4, settings={"group_streams_assignment_interval_ms": 1_000})
     groups.enter("a")
     groups.enter("b")
@@ -369,7 +369,7 @@ def test_who_says_it_has_other_tasks_is_told_with_the_next_target_while_one_is_t
     assert (active(answer), answer.member_epoch) == ({"0": {0, 1}}, 2)
 
 
-def test_who_lost_its_answer_is_told_of_tasks_that_the_next_target_leaves_as_they_are() -> None:
+def test_a_lost_response_is_repaired_by_an_unchanged_next_target() -> None:
     groups = StreamsGroups(orders=1, settings={"group_streams_assignment_interval_ms": 1_000})
     groups.enter("a")
     groups.enter("b")
@@ -380,7 +380,7 @@ def test_who_lost_its_answer_is_told_of_tasks_that_the_next_target_leaves_as_the
     assert groups.beat("a", 3).active_tasks is None
 
 
-def test_no_more_than_the_maximum_come_in_and_who_is_in_may_not_join_again() -> None:
+def test_a_full_group_refuses_joins_of_old_and_new_members() -> None:
     groups = StreamsGroups(orders=2, settings={"group_streams_max_size": 1})
     groups.enter("a")
     for member in ("a", "b"):
@@ -401,7 +401,7 @@ def test_members_of_a_large_group_get_their_tasks_from_a_job() -> None:
     assert active(groups.beat("a", answer.member_epoch)) == {"0": set(range(2_000))}
 
 
-def test_what_was_made_for_a_member_that_went_meanwhile_is_not_kept() -> None:
+def test_an_assignment_for_a_member_that_left_is_dropped() -> None:
     groups = StreamsGroups(orders=2_000)
     groups.works_at_once = False
     groups.enter("a")

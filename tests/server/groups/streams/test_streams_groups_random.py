@@ -136,7 +136,7 @@ class Life:
 
 
 @pytest.mark.parametrize("seed", range(size(2, 25)))
-def test_nobody_has_what_another_has_and_in_the_end_everybody_works(seed: int) -> None:
+def test_no_task_is_owned_twice_and_finally_every_member_works(seed: int) -> None:
     life = Life(seed)
     for _ in range(STEPS):
         life.step()

@@ -52,7 +52,7 @@ def busy() -> StreamsGroups:
     return groups
 
 
-def test_a_restart_finds_the_group_as_it_was_also_after_compaction() -> None:
+def test_a_restart_restores_the_group_after_compaction() -> None:
     groups = busy()
     assert table_of(groups.restarted()) == table_of(groups)
     assert table_of(compacted(groups)) == table_of(groups)
@@ -61,7 +61,7 @@ def test_a_restart_finds_the_group_as_it_was_also_after_compaction() -> None:
     assert kinds == RECORD_TYPES.keys()
 
 
-def test_members_have_their_time_to_show_up_after_a_restart() -> None:
+def test_members_have_a_full_session_after_a_restart() -> None:
     again = busy().restarted()
     again.advance(9_999)
     assert set(again.table().members) == {"a", "b", "c"}
@@ -71,7 +71,7 @@ def test_members_have_their_time_to_show_up_after_a_restart() -> None:
     assert again.table().state_name == "Empty"
 
 
-def test_work_goes_on_after_a_restart() -> None:
+def test_work_continues_after_a_restart() -> None:
     groups = StreamsGroups(orders=2)
     groups.enter("a")
     again = groups.restarted()
@@ -80,7 +80,7 @@ def test_work_goes_on_after_a_restart() -> None:
     assert again.described().topology == groups.described().topology
 
 
-def test_nothing_is_left_of_a_deleted_group() -> None:
+def test_a_deleted_group_leaves_no_records() -> None:
     groups = busy()
     assert (
         raised(lambda: to_the_end(groups.coordinator.delete_group("g", groups.now_ms)))[0] is ErrorCode.NON_EMPTY_GROUP
@@ -108,7 +108,7 @@ def test_a_refused_write_changes_nothing() -> None:
     assert groups.table().state_name == "Empty"
 
 
-def test_a_classic_group_without_members_becomes_one_with_its_offsets() -> None:
+def test_an_empty_classic_group_becomes_a_streams_group_with_its_offsets() -> None:
     groups = StreamsGroups(orders=2)
     groups.commit({("orders", 0): 7})
     groups.enter("a")
@@ -118,7 +118,7 @@ def test_a_classic_group_without_members_becomes_one_with_its_offsets() -> None:
         assert shard.offsets.of_group("g")["orders", 0].offset == 7
 
 
-def test_one_without_members_becomes_a_classic_group_again() -> None:
+def test_an_empty_streams_group_becomes_a_classic_group() -> None:
     groups = StreamsGroups(orders=2)
     groups.enter("a")
     assert groups.join("g").answer.error_code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -128,7 +128,7 @@ def test_one_without_members_becomes_a_classic_group_again() -> None:
     assert [one.group_type for one in listed(groups.restarted())] == ["classic"]
 
 
-def test_requests_of_other_protocols_find_nobody() -> None:
+def test_requests_of_other_protocols_find_no_member() -> None:
     groups = StreamsGroups(orders=2)
     groups.enter("a")
     assert (
@@ -144,7 +144,7 @@ def test_requests_of_other_protocols_find_nobody() -> None:
     assert raised(lambda: groups.described("h")) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group h is not a streams group.")
 
 
-def test_it_is_listed_with_its_type_and_its_states() -> None:
+def test_the_group_is_listed_with_its_type_and_state() -> None:
     groups = StreamsGroups(orders=2)
     groups.enter("a", topology=COUNTS)
     (row,) = listed(groups, types=["Streams"], states=["notready"])
@@ -163,7 +163,7 @@ EPOCHS = [
 
 
 @pytest.mark.parametrize(("epoch", "version", "code"), EPOCHS)
-def test_a_member_commits_with_epochs_in_which_it_had_the_task(epoch: int, version: int, code: ErrorCode) -> None:
+def test_a_member_commits_with_epochs_in_which_it_owned_the_task(epoch: int, version: int, code: ErrorCode) -> None:
     groups = StreamsGroups(orders=2)
     groups.enter("a")
     groups.enter("b")
@@ -174,7 +174,7 @@ def test_a_member_commits_with_epochs_in_which_it_had_the_task(epoch: int, versi
     assert done[0] is code
 
 
-def test_nobody_commits_for_tasks_that_are_not_with_him_or_topics_that_are_not_read() -> None:
+def test_commits_for_unowned_tasks_and_unread_topics_are_refused() -> None:
     groups = StreamsGroups(orders=2, bills=2)
     groups.enter("a")
     groups.enter("b")
@@ -187,7 +187,7 @@ def test_nobody_commits_for_tasks_that_are_not_with_him_or_topics_that_are_not_r
     assert unknown[0] is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_what_is_read_keeps_its_offsets_while_there_are_members() -> None:
+def test_offsets_of_source_topics_are_kept_while_members_exist() -> None:
     groups = StreamsGroups(orders=2, bills=2)
     groups.enter("a")
     table = groups.table()
@@ -196,7 +196,7 @@ def test_what_is_read_keeps_its_offsets_while_there_are_members() -> None:
     assert not groups.table().subscribes_to("orders")
 
 
-def test_a_description_says_what_members_have_and_are_to_have() -> None:
+def test_a_description_contains_current_and_target_assignments() -> None:
     groups = busy()
     described = groups.described()
     assert (described.group_state, described.group_epoch, described.assignment_epoch) == ("Reconciling", 4, 4)

@@ -65,7 +65,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., RawClient]]:
         yield start
 
 
-def test_an_application_gets_its_internal_topics_and_its_tasks(start: Callable[..., RawClient]) -> None:
+def test_an_application_receives_its_internal_topics_and_tasks(start: Callable[..., RawClient]) -> None:
     client = start(overrides={"group.streams.assignment.interval.ms": "0"})
     create_topic(client, "orders", partitions=2)
     joined = join(client, "a")
@@ -102,7 +102,7 @@ def test_an_application_gets_its_internal_topics_and_its_tasks(start: Callable[.
     assert client.ask(DeleteGroupsRequest(groups_names=("g",)), 2).results[0].error_code == E.NONE
 
 
-def test_what_keeps_a_topic_from_being_made_is_told(start: Callable[..., RawClient]) -> None:
+def test_the_reason_for_an_uncreated_topic_is_reported(start: Callable[..., RawClient]) -> None:
     client = start()
     create_topic(client, "orders", partitions=2)
     application = topology(
@@ -125,7 +125,7 @@ def test_what_keeps_a_topic_from_being_made_is_told(start: Callable[..., RawClie
         ("a b", "Topic names a b are not valid topic names."),
     ],
 )
-def test_topics_that_cannot_be_used_are_refused_by_name(start: Callable[..., RawClient], name: str, words: str) -> None:
+def test_unusable_topics_are_refused_by_name(start: Callable[..., RawClient], name: str, words: str) -> None:
     client = start()
     for application in (
         topology(subtopology("0", name)),
@@ -151,7 +151,7 @@ def test_without_the_protocol_both_apis_are_unsupported(start: Callable[..., Raw
     assert [(one.group_id, one.error_code) for one in described(client, "g")] == [("g", E.UNSUPPORTED_VERSION)]
 
 
-def test_an_endpoint_is_told_to_others(start: Callable[..., RawClient]) -> None:
+def test_an_endpoint_is_returned_to_other_members(start: Callable[..., RawClient]) -> None:
     client = start()
     create_topic(client, "orders", partitions=2)
     one = topology(subtopology("0", "orders"))
@@ -163,7 +163,7 @@ def test_an_endpoint_is_told_to_others(start: Callable[..., RawClient]) -> None:
     assert [(part.topic, part.partitions) for part in row.active_partitions] == [("orders", (0, 1))]
 
 
-def test_only_the_node_that_leads_the_partition_knows_the_group(start: Callable[..., RawClient]) -> None:
+def test_only_the_partitions_leader_knows_the_group(start: Callable[..., RawClient]) -> None:
     client = start(nodes=3, overrides={"offsets.topic.num.partitions": "3"})
     create_topic(client, "orders", partitions=3)
     names = tuple(f"g{number}" for number in range(20))
@@ -172,7 +172,7 @@ def test_only_the_node_that_leads_the_partition_knows_the_group(start: Callable[
     assert {row.error_code for row in described(client, *names)} == {E.NONE, E.NOT_COORDINATOR}
 
 
-def test_a_group_is_there_again_after_a_restart(tmp_path: Path) -> None:
+def test_a_group_is_restored_after_a_restart(tmp_path: Path) -> None:
     one = topology(subtopology("0", "orders"))
     for epoch in (0, 2):
         with ottla.Broker(str(tmp_path / "data")) as broker, RawClient(*address(broker)) as client:

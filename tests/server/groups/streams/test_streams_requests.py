@@ -67,7 +67,7 @@ STAYING: list[tuple[int, dict[str, Any], str]] = [
 
 
 @each_case("fields, code, words", JOINING)
-def test_who_joins_so_is_refused(fields: dict[str, Any], code: ErrorCode, words: str) -> None:
+def test_invalid_joins_are_refused(fields: dict[str, Any], code: ErrorCode, words: str) -> None:
     groups = StreamsGroups(orders=2)
     fields = {"member": "a", **fields}
     assert raised(lambda: groups.enter(**fields)) == (code, words)
@@ -75,7 +75,7 @@ def test_who_joins_so_is_refused(fields: dict[str, Any], code: ErrorCode, words:
 
 
 @pytest.mark.parametrize(("epoch", "fields", "words"), STAYING)
-def test_who_stays_so_is_refused_and_is_still_what_it_was(epoch: int, fields: dict[str, Any], words: str) -> None:
+def test_invalid_heartbeats_are_refused_and_change_nothing(epoch: int, fields: dict[str, Any], words: str) -> None:
     groups = StreamsGroups(orders=2)
     groups.enter("a")
     before = groups.store.appends
@@ -87,7 +87,7 @@ def test_who_stays_so_is_refused_and_is_still_what_it_was(epoch: int, fields: di
     ("epoch", "words"),
     [(0, "is not a streams group."), (1, "is not a streams group."), (-1, "is not a streams group.")],
 )
-def test_a_group_of_another_kind_takes_nobody(epoch: int, words: str) -> None:
+def test_a_group_of_another_type_refuses_members(epoch: int, words: str) -> None:
     groups = StreamsGroups(orders=2)
     groups.join("g")
     enter = groups.enter if epoch == 0 else lambda member: groups.beat(member, epoch)
@@ -95,12 +95,12 @@ def test_a_group_of_another_kind_takes_nobody(epoch: int, words: str) -> None:
 
 
 @pytest.mark.parametrize(("epoch", "words"), [(1, "Streams group g not found."), (-1, "Group g not found.")])
-def test_a_group_that_is_not_there_is_not_found(epoch: int, words: str) -> None:
+def test_a_missing_group_is_not_found(epoch: int, words: str) -> None:
     groups = StreamsGroups(orders=2)
     assert raised(lambda: groups.beat("a", epoch)) == (ErrorCode.GROUP_ID_NOT_FOUND, words)
 
 
-def test_a_subtopology_that_is_named_again_and_again_is_read_once() -> None:
+def test_a_repeated_subtopology_is_parsed_once() -> None:
     groups = StreamsGroups(orders=2)
     groups.enter("a")
     rows = ids_of({"0": {0}}) * 30_000

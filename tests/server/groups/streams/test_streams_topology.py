@@ -125,7 +125,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("application", "counts", "code", "detail"), WRONG)
-def test_what_keeps_everybody_from_work_is_told(
+def test_the_obstacle_to_an_assignment_is_reported(
     application: Topology, counts: dict[str, int], code: StatusCode, detail: str
 ) -> None:
     counts = {**counts, **({"counts": 3} if counts == {"orders": 3, "words": 2} else {})}
@@ -163,11 +163,11 @@ NEVER = [
 
 
 @pytest.mark.parametrize(("application", "words"), NEVER)
-def test_what_no_topics_could_help_is_refused(application: Topology, words: str) -> None:
+def test_an_unsatisfiable_topology_is_refused(application: Topology, words: str) -> None:
     assert raised(lambda: configured(application, orders=3)) == (ErrorCode.STREAMS_INVALID_TOPOLOGY, words)
 
 
-def test_a_changelog_of_two_subtopologies_is_as_large_as_the_last_needs_it() -> None:
+def test_a_shared_changelog_has_the_size_its_last_subtopology_needs() -> None:
     """Apache Kafka 4.3.1 does the same; its description has that number for both names."""
     shared = topology(
         subtopology("0", "bills", changelogs=[info("kept")]), subtopology("1", "orders", changelogs=[info("kept")])
@@ -177,7 +177,7 @@ def test_a_changelog_of_two_subtopologies_is_as_large_as_the_last_needs_it() -> 
     assert [one.changelogs[0].partitions for one in (found.subtopologies or {}).values()] == [6, 6]
 
 
-def test_a_topic_without_a_number_of_its_own_that_is_there_has_the_number_it_has() -> None:
+def test_an_existing_topic_without_a_configured_number_keeps_its_own() -> None:
     """Apache Kafka does the same: the existing number counts, and the changelog after it follows."""
     found = configured(CHAIN, orders=4, c=4, b=4)
     assert {name: one.partitions for name, one in found.missing.items()} == {"kept": 4}
@@ -186,19 +186,19 @@ def test_a_topic_without_a_number_of_its_own_that_is_there_has_the_number_it_has
 @pytest.mark.parametrize(
     "application", [topology(epoch=-1), topology(subtopology("0", "orders"), subtopology("0", "bills"))]
 )
-def test_what_makes_no_sense_fails_as_in_apache_kafka(application: Topology) -> None:
+def test_invalid_topologies_fail_as_in_apache_kafka(application: Topology) -> None:
     assert raised(lambda: of_request(application))[0] is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 @pytest.mark.parametrize("application", [JOIN, FIXED, CHAIN, COUNTS])
-def test_what_is_written_down_is_what_was_brought_along(application: Topology) -> None:
+def test_the_recorded_topology_equals_the_sent_one(application: Topology) -> None:
     made = of_request(application)
     assert of_record(made.message) == made
     backwards = Topology(epoch=application.epoch, subtopologies=application.subtopologies[::-1])
     assert of_request(backwards) == made
 
 
-def test_a_long_chain_in_the_worst_order_is_gone_along_once() -> None:
+def test_a_long_chain_in_reverse_order_is_followed_once() -> None:
     count = size(200, 1_000)
     links = [
         subtopology(f"{at:04}", repartition=[info(f"t{at}")], sinks=[f"t{at - 1}"] if at else ()) for at in range(count)

@@ -53,7 +53,7 @@ NAMES = {
         ("mixed6", ["127.0.0.1", "::1"]),
     ],
 )
-def test_a_host_stands_for_these_addresses(host: str, found: list[str]) -> None:
+def test_a_host_resolves_to_the_expected_addresses(host: str, found: list[str]) -> None:
     addresses = addresses_of(host, FakeNetwork(names=NAMES).getaddrinfo)
     assert [each for _, each in addresses] == found
     assert all((family == socket.AF_INET6) == (":" in each) for family, each in addresses)
@@ -126,7 +126,7 @@ def test_all_addresses_are_bound_to_one_port_or_none_is(
     assert network.open == sockets
 
 
-def test_a_refusal_names_the_address_where_there_are_several() -> None:
+def test_a_refusal_names_the_address_if_there_are_several() -> None:
     network = FakeNetwork(taken=[("::1", 9092)])
     with pytest.raises(UnusableError, match=r"^Address already in use \(\[::1\]:9092\)$"):
         bound_sockets(addresses_of("localhost"), 9092, network.socket)
@@ -181,12 +181,12 @@ def outcomes(make: Callable[[int], Any], steps: list[tuple[str, bool]]) -> list[
 
 @needs_both
 @pytest.mark.parametrize("steps", STEPS.values(), ids=STEPS.keys())
-def test_the_fake_answers_as_the_system_does(steps: list[tuple[str, bool]]) -> None:
+def test_the_fake_behaves_like_the_system(steps: list[tuple[str, bool]]) -> None:
     assert outcomes(FakeNetwork().socket, steps) == outcomes(socket.socket, steps)
 
 
 @needs_both
-def test_the_fake_has_no_family_as_the_system_has_none() -> None:
+def test_the_fake_lacks_a_family_like_the_system() -> None:
     with pytest.raises(OSError, match=os.strerror(errno.EAFNOSUPPORT)):
         FakeNetwork(families=[socket.AF_INET]).socket(socket.AF_INET6)
     with pytest.raises(OSError, match=os.strerror(errno.EAFNOSUPPORT)):
@@ -205,7 +205,7 @@ def test_a_free_port_is_the_same_at_both_loopbacks() -> None:
             each.close()
 
 
-async def test_the_resolver_is_asked_once_for_all_lives_of_a_listener(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_names_are_resolved_once_for_all_runs_of_a_listener(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def resolver(host: str, *_: object, **__: object) -> list[Address]:
@@ -223,7 +223,7 @@ async def test_the_resolver_is_asked_once_for_all_lives_of_a_listener(monkeypatc
 
 
 @pytest.mark.parametrize("host", ["ü..example", "ü" * 64, "a\0b", "a..b", "x" * 300, "\ud800"])
-def test_a_host_that_is_no_name_is_refused_in_one_line(host: str) -> None:
+def test_an_invalid_host_name_is_refused_in_one_line(host: str) -> None:
     """Python reports it in many ways; a broker ends with one line."""
     with pytest.raises(UnusableError, match=r"^cannot listen on PLAINTEXT://"):
         listener.Listener("PLAINTEXT", host, 0, host, 0).bind(1)

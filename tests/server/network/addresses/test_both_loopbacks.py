@@ -66,7 +66,7 @@ CHANGES: dict[str, Callable[[ottla.Broker], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
-def test_all_addresses_of_all_nodes_serve_at_the_same_ports_after(change: Callable[[ottla.Broker], object]) -> None:
+def test_all_addresses_serve_at_the_same_ports_afterwards(change: Callable[[ottla.Broker], object]) -> None:
     with ottla.Broker(listener="localhost:0", nodes=2) as broker:
         before = ports(broker)
         change(broker)
@@ -75,7 +75,7 @@ def test_all_addresses_of_all_nodes_serve_at_the_same_ports_after(change: Callab
     assert [(host, port) for port in before for host in LOOPBACKS if serves(host, port)] == []
 
 
-def test_a_stopped_node_keeps_all_its_addresses_from_clients() -> None:
+def test_a_stopped_node_keeps_all_its_addresses_reserved() -> None:
     with ottla.Broker(listener="localhost:0", nodes=2) as broker:
         broker.stop_node(1)
         port = ports(broker)[1]
@@ -87,7 +87,7 @@ def test_a_stopped_node_keeps_all_its_addresses_from_clients() -> None:
 
 
 @pytest.mark.parametrize("host", LOOPBACKS)
-def test_a_node_with_one_address_taken_stays_stopped_until_that_is_free(host: str) -> None:
+def test_a_node_with_one_taken_address_stays_stopped_until_it_is_free(host: str) -> None:
     with ottla.Broker(listener="localhost:0", nodes=2) as broker:
         broker.stop_node(1)
         port = ports(broker)[1]
@@ -102,7 +102,7 @@ def test_a_node_with_one_address_taken_stays_stopped_until_that_is_free(host: st
 
 
 @pytest.mark.parametrize("host", LOOPBACKS)
-def test_a_start_with_one_address_taken_leaves_nothing_open(host: str, tmp_path: Path) -> None:
+def test_a_start_with_one_taken_address_leaves_nothing_open(host: str, tmp_path: Path) -> None:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with closing(socket.create_server((host, 0), family=family)) as taken:
         port = taken.getsockname()[1]
@@ -114,7 +114,7 @@ def test_a_start_with_one_address_taken_leaves_nothing_open(host: str, tmp_path:
             pass
 
 
-def test_a_limit_of_a_listener_is_of_all_its_addresses_together() -> None:
+def test_a_listeners_limit_covers_all_its_addresses() -> None:
     name = "listener.name.plaintext.max.connections"
     with ottla.Broker(listener="localhost:0", overrides={name: 2}) as broker:
         (port,) = ports(broker)
@@ -132,7 +132,7 @@ EVERYWHERE: dict[str, str | int | float | bool] = {"advertised.listeners": "PLAI
 
 
 @pytest.mark.parametrize("listener", [":0", "0.0.0.0:0", "[::]:0"])
-def test_a_client_of_ipv4_is_one_of_ipv4_everywhere(listener: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_ipv4_client_has_an_ipv4_address_everywhere(listener: str, caplog: pytest.LogCaptureFixture) -> None:
     """A broker on all interfaces uses addresses for limits, log, ACLs, lists and groups."""
     acls = ("User:* allow DESCRIBE topic:* from 127.0.0.1",)
     overrides = EVERYWHERE | {"max.connections.per.ip": 5, "max.connections.per.ip.overrides": "127.0.0.1:1"}
@@ -158,7 +158,7 @@ def test_a_client_of_ipv4_is_one_of_ipv4_everywhere(listener: str, caplog: pytes
                 assert f"[::1]:{other._socket.getsockname()[1]}" in broker.run(looks)[0]
 
 
-def test_an_entry_for_an_address_of_ipv6_is_written_as_apache_kafka_writes_it() -> None:
+def test_an_acl_entry_for_ipv6_has_apache_kafkas_notation() -> None:
     with ottla.Broker(listener="localhost:0", acls=("User:* allow DESCRIBE topic:* from 0:0:0:0:0:0:0:1",)) as broker:
         (port,) = ports(broker)
         request = MetadataRequest(topics=(MetadataRequestTopic(name="t"),), allow_auto_topic_creation=False)
@@ -166,7 +166,7 @@ def test_an_entry_for_an_address_of_ipv6_is_written_as_apache_kafka_writes_it() 
             assert client.ask(request).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_members_of_groups_are_described_with_their_address_as_apache_kafka_writes_it() -> None:
+def test_members_are_described_with_addresses_in_apache_kafkas_notation() -> None:
     heartbeat = ConsumerGroupHeartbeatRequest(
         group_id="g",
         member_id="m",

@@ -25,7 +25,7 @@ def found_there(folder: Path, *names: str, ipv6: bool) -> dict[str, Any]:
     return dict(json.loads(found))
 
 
-def test_a_client_finds_it_at_either_loopback_where_localhost_is_ipv6_first(tmp_path: Path) -> None:
+def test_a_client_finds_the_broker_at_either_loopback(tmp_path: Path) -> None:
     found = found_there(tmp_path, "localhost", "both.test", "six.test", "127.0.0.1", "[::1]", "", ipv6=True)
     this = socket.gethostname()
     assert found == {
@@ -50,7 +50,7 @@ def test_a_client_finds_it_at_either_loopback_where_localhost_is_ipv6_first(tmp_
     }
 
 
-def test_without_ipv6_it_serves_by_ipv4(tmp_path: Path) -> None:
+def test_without_ipv6_the_broker_serves_ipv4(tmp_path: Path) -> None:
     found = found_there(tmp_path, "localhost", "both.test", "", ipv6=False)
     this = socket.gethostname()
     assert found == {

@@ -29,7 +29,7 @@ READ = {
 
 
 @pytest.mark.parametrize(("text", "entries"), READ.items(), ids=list(READ))
-def test_a_line_stands_for_an_entry_an_operation(text: str, entries: list[str]) -> None:
+def test_a_line_gives_one_entry_per_operation(text: str, entries: list[str]) -> None:
     found = [
         f"{acl.resource_type.name} {acl.pattern.name} {acl.name} {acl.principal} {acl.host} {acl.operation.name}"
         f" {acl.permission.name}"
@@ -59,7 +59,7 @@ REFUSED = {
 
 
 @each_case("text, said", REFUSED.items(), ids=[text[:40] for text in REFUSED])
-def test_what_is_no_entry_is_refused_with_what_is_expected(text: str, said: str) -> None:
+def test_an_invalid_entry_is_refused_with_the_expected_form(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
         list(parse(text))
 
@@ -77,6 +77,6 @@ ANY = st.builds(
 
 
 @given(ANY)
-def test_each_entry_is_read_back_from_its_text_and_from_what_is_stored(acl: Acl) -> None:
+def test_each_entry_reads_back_from_its_text_and_its_stored_form(acl: Acl) -> None:
     assert list(parse(str(acl))) == [acl]
     assert Acl.from_facts(acl.facts()) == acl

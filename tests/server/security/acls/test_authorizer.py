@@ -67,7 +67,7 @@ def test_an_entry_matches_by_kind_name_principal_host_and_operation(line: str, s
 @each_case("denial", ["topic:orders", "topic:ord*", "topic:*"])
 @each_case("operation", ["READ", "ALL"])
 @each_case("who", ["User:alice", "User:*"])
-def test_a_denial_is_stronger_than_all_that_allow(denial: str, operation: str, who: str) -> None:
+def test_a_denial_precedes_all_allowing_entries(denial: str, operation: str, who: str) -> None:
     allowing = ("User:alice allow ALL topic:*", "User:* allow READ topic:orders", "User:alice allow READ topic:orde*")
     by = authorizer(*allowing, f"{who} deny {operation} {denial}")
     assert not may(by, "READ", "orders")
@@ -75,7 +75,7 @@ def test_a_denial_is_stronger_than_all_that_allow(denial: str, operation: str, w
 
 
 @pytest.mark.parametrize("allowed", ["READ", "WRITE", "DELETE", "ALTER", "DESCRIBE", "ALL"])
-def test_describe_follows_from_what_is_allowed_and_not_from_what_is_denied(allowed: str) -> None:
+def test_describe_follows_from_allowed_operations_and_not_from_denied_ones(allowed: str) -> None:
     assert may(authorizer(f"User:alice allow {allowed} topic:t"), "DESCRIBE", "t")
     by = authorizer("User:alice allow DESCRIBE topic:t", f"User:alice deny {allowed} topic:t")
     assert may(by, "DESCRIBE", "t") is (allowed not in ("DESCRIBE", "ALL"))
@@ -87,7 +87,7 @@ def test_describing_configs_follows_from_altering_them() -> None:
     assert not may(by, "DESCRIBE", "t")
 
 
-def test_a_super_user_may_what_is_denied() -> None:
+def test_a_super_user_ignores_denials() -> None:
     by = authorizer("User:* deny ALL topic:*", super_users=("User:alice",))
     assert may(by, "READ", "t")
     assert may_any(by)
@@ -95,13 +95,13 @@ def test_a_super_user_may_what_is_denied() -> None:
     assert not may(by, "READ", "t", principal=Principal("User", "bob"))
 
 
-def test_where_no_entry_speaks_of_a_resource_everybody_may_if_so_configured() -> None:
+def test_resources_without_entries_are_open_if_configured() -> None:
     by = authorizer("User:bob allow READ topic:orders", allow_if_no_acl=True)
     assert may(by, "READ", "other")
     assert not may(by, "READ", "orders")
 
 
-def test_every_change_counts_from_the_next_decision_on() -> None:
+def test_every_change_applies_to_the_next_decision() -> None:
     by = authorizer()
     [acl] = parse("User:alice allow READ topic:t")
     said = [may(by, "READ", "t")]
@@ -112,7 +112,7 @@ def test_every_change_counts_from_the_next_decision_on() -> None:
     assert said == [False, True, True, False, False]
 
 
-def test_names_are_held_against_many_denied_prefixes_in_pieces_and_as_they_were_at_the_call() -> None:
+def test_names_are_compared_with_denied_prefixes_in_pieces_on_a_snapshot() -> None:
     denied = [f"User:alice deny READ topic:{'d' * length}{letter}*" for length in range(1, 4) for letter in "abcde"]
     by = authorizer(*denied, *(f"User:alice allow READ topic:ddda{number}" for number in range(500)))
     steps = by.allows_any(ALICE, HOST, AclOperation.READ, ResourceType.TOPIC)
@@ -124,7 +124,7 @@ def test_names_are_held_against_many_denied_prefixes_in_pieces_and_as_they_were_
     assert may_any(by) is True
 
 
-def test_names_are_held_against_many_denied_names_in_pieces_too() -> None:
+def test_names_are_compared_with_denied_names_in_pieces() -> None:
     """Joining and comparing sets of a hundred thousand names takes 20 ms at once."""
     names = [f"topic:t{number}" for number in range(500)]
     denied = [f"User:alice deny {operation} {name}" for name in names for operation in ("READ", "ALL")]
@@ -135,7 +135,7 @@ def test_names_are_held_against_many_denied_names_in_pieces_too() -> None:
     assert to_the_end(steps) is False
 
 
-def test_what_is_said_of_one_name_is_noted_without_an_object_for_each_entry() -> None:
+def test_entries_of_one_name_are_collected_without_an_object_each() -> None:
     """A hundred thousand entries may concern one name: creating and freeing their tuples took 20 ms."""
     by = authorizer(*(f"User:u{number} allow READ topic:orders" for number in range(500)))
     before = sys.getallocatedblocks()
@@ -144,7 +144,7 @@ def test_what_is_said_of_one_name_is_noted_without_an_object_for_each_entry() ->
     assert len(list(found)) == 500
 
 
-def test_hostile_names_fill_no_memory() -> None:
+def test_hostile_names_use_no_memory() -> None:
     by = authorizer("User:alice allow READ topic:t*")
     for number in range(3 * MAX_CACHED):
         by.allows(ALICE, HOST, AclOperation.READ, ResourceType.TOPIC, f"t{number}")
@@ -156,7 +156,7 @@ def test_hostile_names_fill_no_memory() -> None:
     assert max(len(str(key)) for key in remembered) < 1_000
 
 
-def test_a_refusal_is_logged_once_with_what_decided(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refusal_is_logged_once_with_the_deciding_entry(caplog: pytest.LogCaptureFixture) -> None:
     by = authorizer("User:* deny ALL topic:secret*")
     mallory = Principal("User", "m\nallory")
     with caplog.at_level(logging.DEBUG, "ottla.authorizer"):
@@ -169,7 +169,7 @@ def test_a_refusal_is_logged_once_with_what_decided(caplog: pytest.LogCaptureFix
     ]
 
 
-def test_who_tries_what_was_refused_unasked_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_attempt_after_an_unasked_refusal_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     by = authorizer("User:alice allow WRITE topic:open")
     with caplog.at_level(logging.DEBUG, "ottla.authorizer"):
         for _ in range(2):
@@ -180,7 +180,7 @@ def test_who_tries_what_was_refused_unasked_is_logged(caplog: pytest.LogCaptureF
     assert caplog.messages == ["User:alice is not authorized to READ topic:open from 10.0.0.1: NO_MATCH"]
 
 
-def test_stored_entries_that_this_version_does_not_take_are_told_and_count_for_nothing() -> None:
+def test_stored_entries_that_this_version_refuses_are_reported_and_ignored() -> None:
     by = Authorizer()
     [acl] = parse("User:alice allow READ topic:t")
     problems = by.load(
@@ -211,7 +211,7 @@ ACLS = st.builds(
 
 
 @given(st.lists(ACLS, max_size=12), st.lists(st.integers(0, 11), max_size=4), st.booleans(), OPERATIONS, NAMES)
-def test_any_entries_decide_as_a_plain_model_says(
+def test_any_entries_decide_like_a_simple_model(
     acls: list[Acl], taken_away: list[int], default: bool, operation: AclOperation, name: str
 ) -> None:
     by = Authorizer(allow_if_no_acl=default)

@@ -50,7 +50,7 @@ def meant(index: AclIndex, filters: list[AclFilter]) -> list[list[Acl]]:
 
 
 @given(st.lists(ACLS, unique=True, max_size=12), st.lists(FILTERS, max_size=6))
-def test_each_filter_means_what_it_means_alone(acls: list[Acl], filters: list[AclFilter]) -> None:
+def test_each_filter_matches_the_same_entries_as_separately(acls: list[Acl], filters: list[AclFilter]) -> None:
     index = AclIndex()
     for acl in acls:
         index.add(acl)
@@ -78,7 +78,7 @@ def calls(count: int, filters: list[AclFilter]) -> int:
     return seen
 
 
-def test_the_work_grows_with_the_sum_of_filters_and_entries_and_not_with_their_product() -> None:
+def test_the_work_grows_with_filters_plus_entries_and_not_their_product() -> None:
     for filters in (
         [AclFilter(principal=f"User:x{number}") for number in range(500)],
         [AclFilter(name="t", principal=f"User:x{number}") for number in range(500)],

@@ -85,7 +85,7 @@ async def settled(clock: Clock) -> None:
     await trio.testing.wait_all_tasks_blocked()
 
 
-async def test_keys_are_fetched_anew_in_time_and_no_login_waits(server: KeyServer, clock: Clock) -> None:
+async def test_keys_are_refreshed_in_time_and_no_login_waits(server: KeyServer, clock: Clock) -> None:
     jwks = Jwks(OauthConfig(server.url, refresh_ms=60_000), clock)
     jwks.load()
     async with running(jwks):
@@ -105,9 +105,7 @@ async def test_keys_are_fetched_anew_in_time_and_no_login_waits(server: KeyServe
         assert await jwks.key("k2", "RS256") is not None
 
 
-async def test_a_token_by_an_unknown_key_has_keys_fetched_but_seldom_and_does_not_wait(
-    server: KeyServer, clock: Clock
-) -> None:
+async def test_an_unknown_key_causes_rare_refreshes_and_no_wait(server: KeyServer, clock: Clock) -> None:
     jwks = Jwks(OauthConfig(server.url), clock)
     jwks.load()
     async with running(jwks):
@@ -125,7 +123,7 @@ async def test_a_token_by_an_unknown_key_has_keys_fetched_but_seldom_and_does_no
         assert len(server.asked) == 3
 
 
-async def test_a_server_that_fails_is_asked_again_later_and_later_and_told_of_once(
+async def test_a_failing_server_is_retried_with_growing_delay_and_reported_once(
     server: KeyServer, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "ottla.sasl")
@@ -199,7 +197,7 @@ BAD: dict[str, tuple[Callable[[KeyServer], Answer], str]] = {
 
 
 @pytest.mark.parametrize(("bad", "told"), BAD.values(), ids=BAD.keys())
-async def test_a_server_without_keys_ends_a_start_in_a_line_and_costs_a_running_broker_one(
+async def test_a_server_without_keys_refuses_a_start_and_warns_a_running_broker(
     bad: Callable[[KeyServer], Answer],
     told: str,
     server: KeyServer,
@@ -221,7 +219,7 @@ async def test_a_server_without_keys_ends_a_start_in_a_line_and_costs_a_running_
         Jwks(OauthConfig(server.url), clock).load()
 
 
-def test_a_start_says_that_nobody_listens(server: KeyServer, clock: Clock) -> None:
+def test_a_start_reports_an_unreachable_server(server: KeyServer, clock: Clock) -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         url = f"http://127.0.0.1:{gone.getsockname()[1]}/keys"
     with pytest.raises(ConfigError, match=rf"Invalid value {url} for .*: \[Errno \d+\] Connection refused$"):
@@ -238,9 +236,7 @@ def test_a_redirect_on_the_same_protocol_is_followed(server: KeyServer, clock: C
     assert server.asked == ["/keys", "/new"]
 
 
-async def test_keys_that_are_of_no_use_are_passed_over(
-    server: KeyServer, clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_unusable_keys_are_skipped(server: KeyServer, clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     rows = (
         b'{"kty": "oct"}, {"kty": "RSA", "n": 1}, 5, {"kty": "EC", "crv": "X", "x": "AA", "y": "AA"}, {"kty": ["RSA"]}'
     )
@@ -256,7 +252,7 @@ async def test_keys_that_are_of_no_use_are_passed_over(
 
 
 @pytest.mark.parametrize("content", [None, "", "[]", "{}", '{"keys": 5}', "x" * (FETCH_BYTES_MAX + 1)])
-def test_a_start_says_which_file_cannot_be_read(content: str | None, tmp_path: Path, clock: Clock) -> None:
+def test_a_start_names_the_unreadable_file(content: str | None, tmp_path: Path, clock: Clock) -> None:
     if content is not None:
         (tmp_path / "keys.json").write_text(content)
     with pytest.raises(ConfigError, match=r"keys\.json for configuration sasl\.oauthbearer\.jwks\.endpoint\.url"):
@@ -275,7 +271,7 @@ def test_a_start_says_which_file_cannot_be_read(content: str | None, tmp_path: P
         (1024, {}, False),
     ],
 )
-async def test_keys_that_are_short_or_for_something_else_sign_no_tokens(
+async def test_short_or_unsuitable_keys_sign_no_tokens(
     bits: int, more: dict[str, Any], counts: bool, server: KeyServer, clock: Clock
 ) -> None:
     private = key("k1") if bits == 2048 else rsa.generate_private_key(public_exponent=65537, key_size=bits)
@@ -286,7 +282,7 @@ async def test_keys_that_are_short_or_for_something_else_sign_no_tokens(
     assert (await jwks.key(None, "RS256") is not None) is counts
 
 
-async def test_a_file_is_read_anew_when_it_has_changed(tmp_path: Path, clock: Clock) -> None:
+async def test_a_changed_file_is_read_again(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "keys.json"
     path.write_text(jwks_text("k1"))
     jwks = Jwks(OauthConfig(path.as_uri()), clock)
@@ -302,7 +298,7 @@ async def test_a_file_is_read_anew_when_it_has_changed(tmp_path: Path, clock: Cl
     assert await jwks.key("k2", "RS256") is not None
 
 
-async def test_who_comes_while_somebody_looks_at_the_file_waits_for_the_next_look(tmp_path: Path, clock: Clock) -> None:
+async def test_a_login_during_a_file_check_waits_for_the_next_check(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "keys.json"
     path.write_text(jwks_text("k1", "k2"))
     jwks = Jwks(OauthConfig(path.as_uri()), clock)
@@ -322,7 +318,7 @@ async def test_who_comes_while_somebody_looks_at_the_file_waits_for_the_next_loo
     assert found[3:] == [None] * 3
 
 
-async def test_a_change_counts_though_who_came_upon_it_has_not_waited_for_it(
+async def test_a_change_counts_even_if_its_finder_was_cancelled(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "keys.json"
@@ -346,7 +342,7 @@ async def test_a_change_counts_though_who_came_upon_it_has_not_waited_for_it(
     assert await jwks.key("k2", "RS256") is not None
 
 
-async def test_as_many_keys_as_may_be_fetched_hold_nobody_up(server: KeyServer, clock: Clock) -> None:
+async def test_the_largest_set_of_keys_delays_no_connection(server: KeyServer, clock: Clock) -> None:
     """Each key takes up to 30 µs; the thread of all connections does not do a single call."""
     row = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(ec.generate_private_key(ec.SECP256R1()).public_key()))
     jwks = Jwks(OauthConfig(server.url, refresh_ms=1_000), clock)
@@ -362,7 +358,7 @@ async def test_as_many_keys_as_may_be_fetched_hold_nobody_up(server: KeyServer, 
 
 
 @pytest.mark.parametrize("kind", ["RS256", "ES256"])
-async def test_of_a_private_key_the_public_half_counts(kind: str, server: KeyServer, clock: Clock) -> None:
+async def test_only_the_public_half_of_a_private_key_is_used(kind: str, server: KeyServer, clock: Clock) -> None:
     algorithm, private = {
         "RS256": (jwt.algorithms.RSAAlgorithm, key("k1")),
         "ES256": (jwt.algorithms.ECAlgorithm, ec.generate_private_key(ec.SECP256R1())),
@@ -374,7 +370,7 @@ async def test_of_a_private_key_the_public_half_counts(kind: str, server: KeySer
     assert (await jwks.key(None, kind)).public_numbers() == private.public_key().public_numbers()
 
 
-async def test_a_file_that_is_gone_leaves_the_keys_there_are(tmp_path: Path, clock: Clock) -> None:
+async def test_a_missing_file_keeps_the_loaded_keys(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "keys.json"
     path.write_text(jwks_text("k1"))
     config = OauthConfig(path.as_uri())
@@ -399,14 +395,14 @@ def oauth(url: str, overrides: Mapping[str, str] | None = None, /, **options: st
     )
 
 
-def test_a_broker_fetches_them_at_its_start_and_by_its_own_clock(server: KeyServer) -> None:
+def test_a_broker_fetches_keys_at_its_start_and_by_its_clock(server: KeyServer) -> None:
     with oauth(server.url) as broker:
         assert len(server.asked) == 1
         broker.clock.advance(hours=1)
         assert len(server.asked) == 2
 
 
-def test_a_broker_does_not_start_without_them(server: KeyServer) -> None:
+def test_a_broker_does_not_start_without_keys(server: KeyServer) -> None:
     server.answer = server.says(b"", 404)
     told = f"Invalid value {server.url} for configuration sasl.oauthbearer.jwks.endpoint.url: HTTP status 404"
     with pytest.raises(ConfigError, match=re.escape(told)):
@@ -414,14 +410,14 @@ def test_a_broker_does_not_start_without_them(server: KeyServer) -> None:
 
 
 @pytest.mark.parametrize("url", ["http://[", "http://", "file:", "ftp://keys/", "keys.json"])
-def test_an_address_that_is_none_is_refused(url: str) -> None:
+def test_an_invalid_address_is_refused(url: str) -> None:
     with pytest.raises(
         ConfigError, match=re.escape(f"Invalid value {url} for configuration ") + r"\S+: must be file:PATH"
     ):
         oauth(url).start()
 
 
-def test_options_that_have_been_changed_have_a_server_asked_no_more_and_nobody_waits(tmp_path: Path) -> None:
+def test_changed_options_stop_requests_to_the_old_server_without_waiting(tmp_path: Path) -> None:
     authority = Authority(time.time_ns() // 1_000_000)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     identity = authority.issue("keys", ["127.0.0.1"])
@@ -461,7 +457,7 @@ def test_options_that_have_been_changed_have_a_server_asked_no_more_and_nobody_w
     ("name", "value", "minimum"),
     [("refresh_ms", "0", 1), ("retry_backoff_ms", "-1", 0), ("retry_backoff_max_ms", "-1", 0)],
 )
-def test_intervals_that_cannot_be_meant_are_refused(name: str, value: str, minimum: int, server: KeyServer) -> None:
+def test_invalid_intervals_are_refused(name: str, value: str, minimum: int, server: KeyServer) -> None:
     told = rf"Invalid value {value} for configuration \S+{name.replace('_', '.')}: must be at least {minimum}"
     with pytest.raises(ConfigError, match=told):
         oauth(server.url, **{name: value}).start()
@@ -484,7 +480,7 @@ def test_intervals_that_cannot_be_meant_are_refused(name: str, value: str, minim
         ("k", "HS256", None),
     ],
 )
-async def test_a_key_is_found_by_its_id_and_by_what_it_can_sign(
+async def test_a_key_is_found_by_its_id_and_algorithm(
     key_id: str | None, algorithm: str, found: str | None, server: KeyServer, clock: Clock
 ) -> None:
     names = ("one", "two", "three", "four", "five")
@@ -506,7 +502,7 @@ async def test_a_key_is_found_by_its_id_and_by_what_it_can_sign(
     assert (None if public is None else numbers[public.public_numbers()]) == found
 
 
-def test_a_server_is_trusted_whose_authority_the_line_of_jaas_names(tmp_path: Path, clock: Clock) -> None:
+def test_a_server_is_trusted_by_the_authority_in_the_jaas_line(tmp_path: Path, clock: Clock) -> None:
     authority = Authority(time.time_ns() // 1_000_000)
     identity = authority.issue("keys", ["127.0.0.1"])
     for name, text in (("server.pem", identity.key + identity.certificate), ("ca.pem", authority.certificate)):

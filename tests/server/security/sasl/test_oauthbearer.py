@@ -51,14 +51,14 @@ async def said(conversation: OauthConversation, text: str, at_s: int = NOW_S) ->
     return await conversation.respond(next(Credentials("OAUTHBEARER", token=text).tokens()), at_s * 1000)
 
 
-async def test_a_signed_token_says_who_it_is_and_until_when(signed: Callable[..., OauthConversation]) -> None:
+async def test_a_signed_token_gives_its_user_and_expiry(signed: Callable[..., OauthConversation]) -> None:
     broker = signed(audience=("kafka",), issuer="https://issuer")
     assert await said(broker, token(aud=["kafka", "other"])) == b""
     assert str(broker.principal) == "User:alice"
     assert broker.expires_ms == (NOW_S + 3600) * 1000
 
 
-async def test_the_user_may_stand_in_another_claim(signed: Callable[..., OauthConversation]) -> None:
+async def test_the_user_may_be_in_another_claim(signed: Callable[..., OauthConversation]) -> None:
     broker = signed(subject_claim="email")
     await said(broker, token(email="a@b", sub=None))
     assert str(broker.principal) == "User:a@b"
@@ -98,7 +98,7 @@ REFUSED: dict[str, tuple[Callable[[], str], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("made", "options"), REFUSED.values(), ids=REFUSED.keys())
-async def test_a_token_that_does_not_count_is_refused_as_by_kafka(
+async def test_an_invalid_token_is_refused_as_by_kafka(
     made: Callable[[], str], options: dict[str, Any], signed: Callable[..., OauthConversation]
 ) -> None:
     broker = signed(**options)
@@ -108,7 +108,7 @@ async def test_a_token_that_does_not_count_is_refused_as_by_kafka(
         await broker.respond(b"\x01", NOW_S * 1000)
 
 
-async def test_clocks_may_be_off(signed: Callable[..., OauthConversation]) -> None:
+async def test_clock_skew_is_tolerated(signed: Callable[..., OauthConversation]) -> None:
     assert await said(signed(), token(exp=NOW_S + 10), NOW_S + 39) == b""
     assert await said(signed(), token(exp=NOW_S + 10), NOW_S + 40) != b""
 
@@ -129,7 +129,7 @@ async def test_a_malformed_message_is_refused(message: bytes, signed: Callable[.
         await signed().respond(message, 0)
 
 
-async def test_what_a_client_says_to_an_error_but_yes_is_another_first_message(
+async def test_an_invalid_reply_to_an_error_is_treated_as_a_first_message(
     signed: Callable[..., OauthConversation],
 ) -> None:
     broker = signed()
@@ -141,14 +141,14 @@ async def test_what_a_client_says_to_an_error_but_yes_is_another_first_message(
     assert str(broker.principal) == "User:alice"
 
 
-async def test_nobody_logs_in_for_another(signed: Callable[..., OauthConversation]) -> None:
+async def test_a_login_for_another_user_is_refused(signed: Callable[..., OauthConversation]) -> None:
     with pytest.raises(
         UnprovenError, match=r"authorization id \(bob\) that is different", check=lambda error: error.is_told
     ):
         await signed().respond(f"n,a=bob,\x01auth=Bearer {token()}\x01\x01".encode(), NOW_S * 1000)
 
 
-async def test_a_token_that_nobody_signed_counts_where_that_is_asked_for() -> None:
+async def test_unsigned_tokens_are_accepted_only_if_configured() -> None:
     broker = OauthConversation(OauthConfig(None, clock_skew_ms=0), None)
     assert await said(broker, unsigned(iat=None)) == b""
     assert str(broker.principal) == "User:alice"
@@ -157,7 +157,7 @@ async def test_a_token_that_nobody_signed_counts_where_that_is_asked_for() -> No
         assert await said(refusing, wrong) == b'{"status":"invalid_token"}'
 
 
-async def test_a_token_without_a_scope_that_is_wanted_is_told_so() -> None:
+async def test_a_token_without_a_required_scope_is_refused_with_the_reason() -> None:
     config = OauthConfig(None, scopes=("read", "write"))
     for enough in (["write", "read"], ["read", 5, "write"]):
         assert await said(OauthConversation(config, None), unsigned(scope=enough)) == b""
@@ -167,7 +167,7 @@ async def test_a_token_without_a_scope_that_is_wanted_is_told_so() -> None:
     assert await said(OauthConversation(config, None), unsigned(scope=5)) == b'{"status":"invalid_token"}'
 
 
-async def test_a_token_that_nobody_signed_is_taken_as_it_stands() -> None:
+async def test_an_unsigned_token_is_accepted_unchanged() -> None:
     broker = OauthConversation(OauthConfig(None), None)
     assert await said(broker, unsigned(sub=" alice ", nbf=NOW_S + 600, aud=5)) == b""
     assert str(broker.principal) == "User: alice "

@@ -40,20 +40,20 @@ def keys(tmp_path: Path) -> Keys:
     return Keys(tmp_path / "keys.json")
 
 
-async def test_who_comes_again_with_a_token_is_known(keys: Keys) -> None:
+async def test_a_known_token_is_accepted_again(keys: Keys) -> None:
     shown = token()
     assert [await keys.user(shown) for _ in range(3)] == ["alice"] * 3
     assert len(keys.jwks.proved) == 1
 
 
-async def test_it_expires_all_the_same(keys: Keys) -> None:
+async def test_a_known_token_expires(keys: Keys) -> None:
     shown = token()
     await keys.user(shown)
     with pytest.raises(UnprovenError, match="token has expired"):
         await keys.user(shown, at_s=NOW_S + 2 * HOUR_S)
 
 
-async def test_it_ends_with_its_key(keys: Keys) -> None:
+async def test_a_known_token_ends_with_its_key(keys: Keys) -> None:
     shown = token()
     await keys.user(shown)
     keys.put("k2")
@@ -61,7 +61,7 @@ async def test_it_ends_with_its_key(keys: Keys) -> None:
         await keys.user(shown)
 
 
-async def test_another_key_of_the_same_id_has_not_signed_it(keys: Keys) -> None:
+async def test_another_key_of_the_same_id_does_not_match(keys: Keys) -> None:
     shown = token()
     await keys.user(shown)
     keys.put("k2", as_if="k1")
@@ -70,7 +70,7 @@ async def test_another_key_of_the_same_id_has_not_signed_it(keys: Keys) -> None:
     assert not len(keys.jwks.proved)
 
 
-async def test_it_counts_again_when_its_key_is_read_anew(keys: Keys) -> None:
+async def test_a_known_token_is_accepted_after_its_key_is_read_again(keys: Keys) -> None:
     shown = token()
     await keys.user(shown)
     keys.put("k1", "k2")
@@ -78,7 +78,7 @@ async def test_it_counts_again_when_its_key_is_read_anew(keys: Keys) -> None:
 
 
 @pytest.mark.parametrize("part", range(3))
-async def test_what_is_not_the_same_to_the_last_letter_is_another_one(keys: Keys, part: int) -> None:
+async def test_a_token_that_differs_in_any_character_is_another_one(keys: Keys, part: int) -> None:
     shown, other = token(), token("k2", sub="bob").replace("k2", "k1")
     await keys.user(shown)
     parts = shown.split(".")
@@ -88,13 +88,13 @@ async def test_what_is_not_the_same_to_the_last_letter_is_another_one(keys: Keys
             await keys.user(forged)
 
 
-async def test_what_was_refused_is_not_kept(keys: Keys) -> None:
+async def test_a_refused_token_is_not_stored(keys: Keys) -> None:
     with pytest.raises(UnprovenError):
         await keys.user(token("k2").replace("k2", "k1"))
     assert not len(keys.jwks.proved)
 
 
-def test_the_last_ones_are_kept_and_none_that_is_long() -> None:
+def test_recent_short_tokens_are_cached() -> None:
     proved, found = ProvedTokens(), ProvedToken("k1", "RS256", object(), b"{}")
     for number in range(KEPT_MAX):
         proved.put(str(number), found)
@@ -105,7 +105,7 @@ def test_the_last_ones_are_kept_and_none_that_is_long() -> None:
     assert (proved.get("x" * (CHARS_MAX + 1)), len(proved)) == (None, KEPT_MAX)
 
 
-def test_no_token_is_kept_itself() -> None:
+def test_tokens_are_not_stored_themselves() -> None:
     proved = ProvedTokens()
     proved.put("a.secret.token", ProvedToken("k1", "RS256", None, b"{}"))
     assert "secret" not in repr(vars(proved))

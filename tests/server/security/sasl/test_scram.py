@@ -66,28 +66,28 @@ async def both(broker: ScramConversation, client: Credentials) -> None:
 
 @pytest.mark.parametrize("mechanism", [SHA_256, SHA_512])
 @pytest.mark.parametrize("name", ["user", "a,b=c", "=2C", "User Name"])
-async def test_our_client_and_our_broker_understand_each_other(mechanism: str, name: str) -> None:
+async def test_our_client_and_our_broker_agree(mechanism: str, name: str) -> None:
     broker = conversation(mechanism, name)
     await both(broker, Credentials(mechanism, name, "pencil"))
     assert broker.principal == Principal("User", name)
 
 
 @pytest.mark.parametrize(("name", "password"), [("user", "pen"), ("nobody", "pencil"), ("nobody", "")])
-async def test_a_wrong_password_and_a_user_that_is_not_there_fail_alike(name: str, password: str) -> None:
+async def test_a_wrong_password_and_an_unknown_user_fail_alike(name: str, password: str) -> None:
     broker = conversation()
     with pytest.raises(UnprovenError, match="invalid client credentials", check=lambda error: not error.is_told):
         await both(broker, Credentials(SHA_256, name, password))
     assert broker.principal is None
 
 
-async def test_a_user_that_is_not_there_has_a_salt_of_its_own_and_always_the_same() -> None:
+async def test_an_unknown_user_has_a_constant_salt() -> None:
     firsts = [(await conversation().respond(f"n,,n={name},r=x".encode(), 0)).decode() for name in ("a", "b", "a")]
     assert firsts[0] == firsts[2] != firsts[1]
     assert firsts[0].endswith(",i=4096")
     assert len(b64decode(firsts[0].split(",s=")[1].split(",")[0])) == 26
 
 
-def test_what_clients_have_set_of_a_user_of_a_start_stays_when_that_goes() -> None:
+def test_credentials_set_by_clients_stay_when_the_start_user_is_removed() -> None:
     first = ScramUsers()
     first.begin_with([User("user", "pencil")], random.Random(1))
     changed = {**first.of("user"), SHA_256: credential()}
@@ -101,7 +101,7 @@ def test_what_clients_have_set_of_a_user_of_a_start_stays_when_that_goes() -> No
 
 
 @pytest.mark.parametrize("mechanism", [SHA_256, SHA_512])
-async def test_no_salt_tells_whether_its_user_is_there(mechanism: str) -> None:
+async def test_no_salt_reveals_the_existence_of_its_user(mechanism: str) -> None:
     there = ScramUsers()
     there.begin_with([User("user", "pencil")], random.Random(1))
     salts = []
@@ -112,7 +112,7 @@ async def test_no_salt_tells_whether_its_user_is_there(mechanism: str) -> None:
     assert all(re.fullmatch(rb"[a-z0-9]{26}", salt) for salt in salts)
 
 
-async def test_nobody_proves_the_keys_of_a_user_that_is_not_there() -> None:
+async def test_no_client_can_log_in_as_an_unknown_user() -> None:
     """A client that knows the secret could compute these keys, and is refused nevertheless."""
     broker = conversation()
     said = (await broker.respond(b"n,,n=ghost,r=x", 0)).decode()
@@ -165,7 +165,7 @@ async def test_a_malformed_final_message_is_refused(message: str) -> None:
     assert broker.principal is None
 
 
-async def test_nobody_logs_in_for_another() -> None:
+async def test_a_login_for_another_user_is_refused() -> None:
     with pytest.raises(
         UnprovenError, match="authorization id that is different from username", check=lambda error: error.is_told
     ):
@@ -173,7 +173,7 @@ async def test_nobody_logs_in_for_another() -> None:
     assert await conversation().respond(b"n,a=user,n=user,r=x", 0)
 
 
-def test_our_client_does_not_believe_a_broker_that_does_not_know_the_password() -> None:
+def test_our_client_refuses_a_broker_that_does_not_know_the_password() -> None:
     tokens = Credentials(SHA_256, "user", "pencil").tokens()
     first = next(tokens).decode()
     tokens.send(f"r={first.split('r=')[1]}x,s=AAAA,i=4096".encode())
@@ -182,14 +182,14 @@ def test_our_client_does_not_believe_a_broker_that_does_not_know_the_password() 
 
 
 @pytest.mark.parametrize("said", [b"", b"r=other,s=AAAA,i=4096", b"e=other-error", b"r=,s=AAAA,i=4096"])
-def test_our_client_minds_what_a_broker_says(said: bytes) -> None:
+def test_our_client_checks_a_brokers_messages(said: bytes) -> None:
     tokens = Credentials(SHA_256, "user", "pencil").tokens()
     next(tokens)
     with pytest.raises(UnreachableError):
         tokens.send(said)
 
 
-def test_our_client_does_not_work_for_ever() -> None:
+def test_our_client_limits_the_number_of_iterations() -> None:
     tokens = Credentials(SHA_256, "user", "pencil").tokens()
     nonce = next(tokens).decode().split("r=")[1]
     with pytest.raises(UnreachableError, match=r"SCRAM iterations \(999999999"):
@@ -199,7 +199,7 @@ def test_our_client_does_not_work_for_ever() -> None:
 @pytest.mark.parametrize(
     ("asked", "why"), [("s=AAAA,i=4095", "SCRAM iterations .4095"), ("s=A,i=4096", "invalid first SCRAM message")]
 )
-def test_our_client_proves_nothing_by_what_is_too_weak_or_no_salt(asked: str, why: str) -> None:
+def test_our_client_refuses_weak_iterations_and_missing_salts(asked: str, why: str) -> None:
     tokens = Credentials(SHA_256, "user", "pencil").tokens()
     nonce = next(tokens).decode().split("r=")[1]
     with pytest.raises(UnreachableError, match=why):
@@ -221,17 +221,17 @@ async def test_a_delegation_token_logs_in_its_owner_until_it_expires() -> None:
 
 @pytest.mark.parametrize("tokens", [None, OneToken()])
 @pytest.mark.parametrize(("name", "password"), [("id", "wrong"), ("user", "pencil"), ("other", "hmac")])
-async def test_nothing_else_logs_in_as_a_token(tokens: Any, name: str, password: str) -> None:
+async def test_other_credentials_do_not_log_in_as_a_token(tokens: Any, name: str, password: str) -> None:
     with pytest.raises(UnprovenError, check=lambda error: not error.is_told):
         await both(conversation(tokens=tokens), Credentials(SHA_256, name, password, is_token=True))
 
 
-async def test_a_token_is_no_user() -> None:
+async def test_a_token_is_not_a_user() -> None:
     with pytest.raises(UnprovenError, check=lambda error: not error.is_told):
         await both(conversation(tokens=OneToken()), Credentials(SHA_256, "id", "hmac"))
 
 
-def test_what_is_stored_is_read_as_it_was_written() -> None:
+def test_stored_credentials_read_back_as_written() -> None:
     written = users("user")
     read = ScramUsers()
     assert read.load({"user": facts_of(written.of("user"))}) == []
@@ -250,7 +250,7 @@ NO_CREDENTIALS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("facts", NO_CREDENTIALS.values(), ids=NO_CREDENTIALS.keys())
-def test_what_is_stored_and_makes_no_sense_is_told_in_a_line(facts: dict[str, Any]) -> None:
+def test_invalid_stored_credentials_are_reported_in_one_line(facts: dict[str, Any]) -> None:
     read = ScramUsers()
     assert read.load({"user": facts, "other": STORED}) == [
         "stored SCRAM credentials of user 'user' ignored: not supported by this version"

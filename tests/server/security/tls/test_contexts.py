@@ -57,17 +57,17 @@ def test_keys_come_from_texts_and_files_in_pem_and_pkcs12(tmp_path: Path) -> Non
         assert made(options).subject == "CN=server"
 
 
-def test_a_value_of_one_listener_counts_before_that_of_all() -> None:
+def test_a_listeners_own_value_precedes_the_general_one() -> None:
     own = {f"listener.name.secure.{name}": value for name, value in inline(alice()).items()}
     assert made(inline(server()) | own).subject == "CN=alice,O=Ottla\\, Inc."
 
 
-def test_a_text_of_several_lines_in_a_properties_file_has_spaces_for_their_ends() -> None:
+def test_a_multi_line_value_in_a_properties_file_may_have_spaces() -> None:
     options = {name: value.replace("\n", " ") for name, value in inline(server()).items()}
     assert made(options).subject == "CN=server"
 
 
-def test_pem_is_taken_apart_in_time_whatever_it_is() -> None:
+def test_any_pem_input_is_split_in_linear_time() -> None:
     assert blocks(b"-----BEGIN CERTIFICATE-----" * 20_000) == []
     assert blocks(b"-----BEGIN A-----" + b"-" * 100_000) == []
 
@@ -96,7 +96,7 @@ def test_pem_is_taken_apart_in_time_whatever_it_is() -> None:
         ({"ssl.enabled.protocols": "TLSv1.3", "ssl.cipher.suites": "TLS_RSA_WITH_AES_128_CBC_SHA"}, ["with a suite"]),
     ],
 )
-def test_what_cannot_be_had_is_refused_in_one_line(change: dict[str, str], told: list[str]) -> None:
+def test_unsupported_options_are_refused_in_one_line(change: dict[str, str], told: list[str]) -> None:
     with pytest.raises(ConfigError) as refused:
         made(inline(server()) | change)
     text = str(refused.value)
@@ -104,7 +104,7 @@ def test_what_cannot_be_had_is_refused_in_one_line(change: dict[str, str], told:
     assert "\n" not in text and "secret" not in text and "BEGIN PRIVATE" not in text
 
 
-def test_what_is_wrong_with_a_file_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_invalid_files_are_refused_in_one_line(tmp_path: Path) -> None:
     key, certificate = server().key, server().certificate
     pkcs12 = server().pkcs12("server", "secret", authority().certificate)
     jks = b"\xfe\xed\xfe\xed\0\0\0\2"
@@ -139,7 +139,7 @@ def test_what_is_wrong_with_a_file_is_refused_in_one_line(tmp_path: Path) -> Non
             made({"ssl.keystore.location": str(location), "ssl.keystore.type": "PEM"})
 
 
-def test_versions_and_suites_are_those_named() -> None:
+def test_versions_and_suites_are_the_configured_ones() -> None:
     found = made(inline(server(), ssl_enabled_protocols="TLSv1.2")).context
     assert (found.minimum_version, found.maximum_version) == (ssl.TLSVersion.TLSv1_2,) * 2
     suite = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
@@ -149,20 +149,20 @@ def test_versions_and_suites_are_those_named() -> None:
     assert names == ["ECDHE-ECDSA-AES128-GCM-SHA256"]
 
 
-def test_versions_that_nobody_speaks_any_more_are_left_out_with_a_line() -> None:
+def test_unsupported_versions_are_omitted_with_a_warning() -> None:
     settings = tls_settings(BrokerConfig.from_texts(inline(server(), ssl_enabled_protocols="TLSv1.2,TLSv1.1")), "A")
     assert settings.versions == (ssl.TLSVersion.TLSv1_2,)
     (line,) = settings.warnings
     assert "TLSv1.1 is not supported" in line
 
 
-def test_a_certificate_says_who_a_client_is() -> None:
+def test_a_certificate_gives_the_clients_principal() -> None:
     found = made(inline(server(), ssl_principal_mapping_rules="RULE:^CN=(.*?),.*$/$1/"))
     assert found.principal(None) == ANONYMOUS
     assert found.principal(ssl.PEM_cert_to_DER_cert(alice().certificate)) == Principal("User", "alice")
 
 
-def test_keys_of_a_running_listener_follow_without_anybody_noticing() -> None:
+def test_keys_of_a_running_listener_change_without_interruption() -> None:
     again = authority().issue("server", ["localhost", "127.0.0.1", "::1", "more.example"])
     check_follows(made(inline(server())), made(inline(again)))
     fewer = authority().issue("server", ["localhost"])
@@ -176,7 +176,7 @@ def test_keys_of_a_running_listener_follow_without_anybody_noticing() -> None:
         check_follows(made(inline(server(), ssl_truststore_certificates="")), made(inline(server())))
 
 
-def test_nothing_of_a_key_is_shown_or_left_behind(tmp_path: Path) -> None:
+def test_no_part_of_a_key_is_shown_or_left_in_files(tmp_path: Path) -> None:
     before = open_files()
     found = made(in_file(tmp_path / "a", encrypted("hunter2") + server().certificate, ssl_key_password="hunter2"))
     assert "hunter2" not in repr(found) and "PRIVATE KEY" not in repr(found)
@@ -198,12 +198,12 @@ def open_files() -> set[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("identity", [expired, stranger, alice])
-def test_the_files_that_tests_write_are_whole(identity: object, tmp_path: Path) -> None:
+def test_files_written_by_tests_are_complete(identity: object, tmp_path: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(written(tmp_path / "x", identity()))  # type: ignore[operator]
 
 
-def test_who_logs_in_is_not_named_by_a_certificate() -> None:
+def test_at_a_sasl_listener_certificates_give_no_principal() -> None:
     """Apache Kafka's SaslChannelBuilder: only the listener's own ssl.client.auth applies at a listener with SASL."""
     config = BrokerConfig.from_texts(inline(server(), ssl_client_auth="required"))
     settings = tls_settings(config, "SECURE", is_over_sasl=True)
@@ -216,7 +216,7 @@ def test_who_logs_in_is_not_named_by_a_certificate() -> None:
     assert found.principal(ssl.PEM_cert_to_DER_cert(alice().certificate)) == ANONYMOUS
 
 
-def test_an_error_names_an_option_as_it_was_set() -> None:
+def test_an_error_names_an_option_as_configured() -> None:
     with pytest.raises(ConfigError, match=r"configuration ssl\.keystore\.location: cannot be read"):
         made({"ssl.keystore.location": "/none", "ssl.keystore.type": "PEM"})
     with pytest.raises(

@@ -34,16 +34,16 @@ DOCUMENTED = (
         ("RULE:.*/x/", "CN=a", "xx"),  # replaceAll also matches the empty rest
     ],
 )
-def test_the_first_rule_that_applies_to_all_of_a_name_counts(rules: str, name: str, user: str) -> None:
+def test_the_first_completely_matching_rule_applies(rules: str, name: str, user: str) -> None:
     assert mapped(parse_rules(rules), name) == user
 
 
-def test_a_name_that_no_rule_applies_to_is_nobody() -> None:
+def test_a_name_without_a_matching_rule_is_refused() -> None:
     with pytest.raises(UnprovenError, match=r"CN=b$"):
         mapped(parse_rules("RULE:^CN=a$/x/"), "CN=b")
 
 
-def test_a_rule_is_tried_with_a_name_of_a_bounded_length() -> None:
+def test_a_rule_is_tried_only_with_names_of_limited_length() -> None:
     longest = "CN=" + "a" * (NAME_CHARS_MAX - 3)
     assert mapped(parse_rules("RULE:^CN=(.*)$/$1/"), longest) == longest[3:]
     with pytest.raises(
@@ -54,7 +54,7 @@ def test_a_rule_is_tried_with_a_name_of_a_bounded_length() -> None:
 
 
 @pytest.mark.parametrize("rules", [DOCUMENTED, "RULE:(a*)*b/x/", "RULE:^(.*?,)*(.*?,)*(.*?,)*C=.*$/x/"])
-def test_no_name_of_that_length_makes_a_rule_try_its_splits(rules: str) -> None:
+def test_no_name_of_that_length_causes_backtracking(rules: str) -> None:
     parts = ("OU=a", "O=a", "L=a", "ST=a")
     name = ",".join(["CN=a", *(part for part in parts for _ in range(45))])
     assert len(name) < NAME_CHARS_MAX
@@ -77,7 +77,7 @@ def test_no_name_of_that_length_makes_a_rule_try_its_splits(rules: str) -> None:
         ("(?iU)cn=a", "(?iU"),
     ],
 )
-def test_what_java_alone_knows_is_refused_by_a_message_that_names_the_rule(pattern: str, part: str) -> None:
+def test_a_pattern_that_only_java_supports_is_refused_with_its_rule(pattern: str, part: str) -> None:
     with pytest.raises(ValueError, match=r"RE2|only supported by Java") as refused:
         parse_rules(f"DEFAULT,RULE:{pattern}/x/")
     assert str(refused.value).startswith(repr(pattern))

@@ -70,14 +70,14 @@ def test_a_subject_is_written_as_java_writes_it(relative: list[list[tuple[str, s
     assert subject(certificate(*relative)) == written
 
 
-def test_alternative_names_are_told_apart() -> None:
+def test_alternative_names_are_distinguished() -> None:
     one, both = (ssl.PEM_cert_to_DER_cert(authority().issue("s", hosts).certificate) for hosts in (["a"], ["a", "::1"]))
     assert alternative_names(one) < alternative_names(both)
     assert alternative_names(ssl.PEM_cert_to_DER_cert(alice().certificate)) == frozenset()
 
 
 @pytest.mark.parametrize("cut", [0, 1, 2, 5, 40, 200])
-def test_what_is_no_certificate_is_refused(cut: int) -> None:
+def test_an_invalid_certificate_is_refused(cut: int) -> None:
     with pytest.raises(ValueError):
         subject(ssl.PEM_cert_to_DER_cert(alice().certificate)[:cut])
 
