@@ -64,7 +64,7 @@ class CorruptSourceError(PipelineError):
     exit_code = ExitCode.CORRUPT
 
     @classmethod
-    def at(
+    def from_position(
         cls, file: str, position: int | None, offset: int | None, *, expected: object, actual: object
     ) -> CorruptSourceError:
         """Make the error for one place.

@@ -48,7 +48,7 @@ from ..partitions.waits import FetchWaits
 from ..quotas.rates import Window
 from ..quotas.table import SECTION, QuotaTable, read_entries
 from ..runtime.clock import Clock
-from ..runtime.collector import Collector
+from ..runtime.gc_policy import GcPolicy
 from ..runtime.loggers import Loggers
 from ..runtime.nursery import Tasks
 from ..runtime.threads import side_by_side
@@ -110,7 +110,7 @@ class Broker:
         self.nodes = nodes
         self.tasks = Tasks()
         self.waits = FetchWaits()
-        self.collector = Collector()
+        self.collector = GcPolicy()
         self.handlers = Handlers(self.config.release, unstable=self.config.current.unstable_api_versions_enable)
         self.shares = ConnectionResources(self.config.current, self.collector)
         self.quotas = QuotaTable(clock.elapsed_ms, *_windows(self.config.current))
@@ -317,7 +317,7 @@ def nodes_of(static: StaticConfig) -> list[Node]:
 
 
 def _node(config: BrokerConfig, controllers: tuple[ListenerConfig, ...]) -> Node:
-    listeners = [Listener.of(listener) for listener in (*config.listener_configs, *controllers)]
+    listeners = [Listener.from_config(listener) for listener in (*config.listener_configs, *controllers)]
     return Node(config.node_id, listeners, config.broker_rack)
 
 

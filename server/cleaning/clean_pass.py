@@ -99,7 +99,7 @@ def clean(
     stats.seconds = now_s() - begun_s
     stats.map_seconds = map_built_s - begun_s
     stats.throttled_seconds = throttled_s
-    watched.ended(end_offset, stats, clock.now_ms())
+    watched.complete(end_offset, stats, clock.now_ms())
     return end_offset, stats
 
 

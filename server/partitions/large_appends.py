@@ -3,7 +3,7 @@
     slow work                                         done by
     checking all records of a batch                   one of `Appends.heavy_checks`
     writing megabytes                                 a thread of its data directory; other producers of the partition wait
-    reading data that a start leaves on disk only,    `threads.bring`
+    reading data that a start leaves on disk only,    `threads.load_cold`
     or making the log on disk, before all others
 
 After each of these the append starts again: other producers may have written during it.
@@ -23,7 +23,7 @@ from ...storage.disk.files import WouldWaitError
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import AppendInfo
 from ...storage.produce.record_checks import CheckedBatch, LargeBatchError
-from ..runtime.threads import TRIES_MAX, Work, bring, in_thread
+from ..runtime.threads import TRIES_MAX, Work, load_cold, in_thread
 from .appends import Appends
 from .topics import Partition
 
@@ -58,7 +58,7 @@ async def append_later(
                     at_once=tries < TRIES_MAX,
                 )
             except WouldWaitError as cold:
-                await bring(cold, log)
+                await load_cold(cold, log)
             except LargeBatchError as large:
                 if large.begun is None:
                     check = partial(log.check, records, now_ms=appends.clock.now_ms())

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import KafkaError
-from .protocol import StatesToBegin
-from .states import UNKNOWN_OFFSET, Offsets, Refusals, StateKeeper, Topics, check_size
+from .protocol import StatesToInitialize
+from .states import UNKNOWN_OFFSET, Offsets, Refusals, Persister, Topics, check_size
 
 if TYPE_CHECKING:
     from ..coordinator import GroupCoordinator
@@ -24,36 +24,36 @@ log = logging.getLogger("ottla.groups")
 class ShareFlows:
     """
     Args:
-        keeper: Function that returns the share coordinator, which the first request that needs it creates.
+        persister: Function that returns the share coordinator, which the first request that needs it creates.
     """
 
     def __init__(
-        self, coordinator: GroupCoordinator, keeper: Callable[[], StateKeeper], now_ms: Callable[[], int]
+        self, coordinator: GroupCoordinator, persister: Callable[[], Persister], now_ms: Callable[[], int]
     ) -> None:
         self._coordinator = coordinator
-        self._keeper = keeper
+        self._persister = persister
         self._now_ms = now_ms
 
-    async def grant(self, wish: StatesToBegin) -> None:
+    async def grant(self, wish: StatesToInitialize) -> None:
         """Initialize the states that a group requests, all or none. Raises nothing."""
         offsets = {
             topic_id: dict.fromkeys(partitions, UNKNOWN_OFFSET) for topic_id, partitions in wish.partitions.items()
         }
         try:
             try:
-                refusals = await self._keeper().initialize(wish.group_id, wish.state_epoch, offsets)
+                refusals = await self._persister().initialize(wish.group_id, wish.state_epoch, offsets)
                 error = next(iter(refusals.values()), None)
             except KafkaError as refusal:
                 error = refusal
             if error is None:
-                self._coordinator.share_states_begun(wish.group_id, wish.partitions, self._now_ms())
+                self._coordinator.note_share_states_initialized(wish.group_id, wish.partitions, self._now_ms())
             else:
                 log.warning("group %s: cannot initialize partition states: %s", wish.group_id, error)
                 self._refused(wish.group_id, wish.partitions)
         except KafkaError as refusal:
             log.warning("group %s: cannot persist partition states: %s", wish.group_id, refusal)
         finally:
-            self._coordinator.share_states_answered(wish.group_id, wish.partitions)
+            self._coordinator.note_share_states_answered(wish.group_id, wish.partitions)
 
     async def move(self, group_id: str, offsets: Offsets) -> Refusals:
         """Set the start offsets of a group without members, which is created if it does not exist. A partition for which this
@@ -65,30 +65,30 @@ class ShareFlows:
         """
         check_size(len(offsets), sum(map(len, offsets.values())))  # Before the table is made.
         partitions = {topic_id: frozenset(one) for topic_id, one in offsets.items()}
-        state_epoch = self._coordinator.share_states_to_move(group_id, partitions, self._now_ms())
+        state_epoch = self._coordinator.prepare_share_state_move(group_id, partitions, self._now_ms())
         if not any(partitions.values()):
             return {}
-        self._coordinator.share_states_asked(group_id, partitions)
+        self._coordinator.note_share_states_requested(group_id, partitions)
         try:
             try:
-                refusals = await self._keeper().initialize(group_id, state_epoch, offsets)
+                refusals = await self._persister().initialize(group_id, state_epoch, offsets)
             except KafkaError:
                 self._refused(group_id, partitions)
                 raise
             # Partitions that were initialized must not be requested again with the others, or they would lose their offsets.
             begun, refused = _divided(partitions, refusals)
             if begun:
-                self._coordinator.share_states_begun(group_id, begun, self._now_ms())
+                self._coordinator.note_share_states_initialized(group_id, begun, self._now_ms())
             if refused:
                 self._refused(group_id, refused)
             return refusals
         finally:
-            self._coordinator.share_states_answered(group_id, partitions)
+            self._coordinator.note_share_states_answered(group_id, partitions)
 
     def _refused(self, group_id: str, partitions: Topics) -> None:
         """Note that these partitions have no states. They are requested again even if that cannot be written."""
         try:
-            self._coordinator.share_states_refused(group_id, partitions, self._now_ms())
+            self._coordinator.note_share_states_refused(group_id, partitions, self._now_ms())
         except KafkaError as error:
             log.warning("group %s: cannot persist rejected partition states: %s", group_id, error)
 
@@ -98,13 +98,13 @@ class ShareFlows:
         Raises:
             KafkaError: As `move`.
         """
-        partitions = self._coordinator.share_states_to_forget(group_id, topic_ids, self._now_ms())
+        partitions = self._coordinator.prepare_share_state_reset(group_id, topic_ids, self._now_ms())
         if not partitions:
             return {}, {}
-        refusals = await self._keeper().delete(group_id, partitions)
+        refusals = await self._persister().delete(group_id, partitions)
         failed = {topic_id for topic_id, _ in refusals}
         if done := partitions.keys() - failed:
-            self._coordinator.share_states_forgotten(group_id, done, self._now_ms())
+            self._coordinator.note_share_states_deleted(group_id, done, self._now_ms())
         return partitions, refusals
 
     async def forget_all(self, group_id: str) -> None:
@@ -114,10 +114,10 @@ class ShareFlows:
             KafkaError: NON_EMPTY_GROUP, COORDINATOR_LOAD_IN_PROGRESS (it is already being deleted), or the reason of the
                 failure.
         """
-        with self._coordinator.going(group_id) as shard:
-            partitions = self._coordinator.all_share_states_to_forget(shard, group_id, self._now_ms())
+        with self._coordinator.deleting_group(group_id) as shard:
+            partitions = self._coordinator.prepare_share_state_deletion(shard, group_id, self._now_ms())
             if partitions:
-                refusals = await self._keeper().delete(group_id, partitions)
+                refusals = await self._persister().delete(group_id, partitions)
                 for error in refusals.values():
                     raise error
 

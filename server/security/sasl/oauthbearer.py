@@ -227,7 +227,7 @@ class OauthConversation:
         try:
             found = await checked(auth["token"], self._config, self._jwks, now_ms)
         except UnprovenError as error:
-            _REFUSALS.tell(logging.INFO, "token rejected: %s", error)
+            _REFUSALS.log(logging.INFO, "token rejected: %s", error)
             self._error = _SCOPES_MISSING % error.missing_scopes if error.missing_scopes else _INVALID
             return self._error.encode()
         authorization = first["authorization"]  # compared in its escaped form, as in Apache Kafka

@@ -276,5 +276,5 @@ async def test_an_abandoned_lease_request_holds_nothing(tmp_path: Path) -> None:
         with trio.move_on_after(0.01):
             await leases.pause(partition, 60_000)
         broker.services.cleaning.manager.leave(partition)
-        assert (leases.of(partition), broker.services.cleaning.manager.state_name(partition)) == (None, "not held")
-        assert (await leases.pause(partition, 60_000)) is leases.of(partition)
+        assert (leases.get(partition), broker.services.cleaning.manager.state_name(partition)) == (None, "not held")
+        assert (await leases.pause(partition, 60_000)) is leases.get(partition)

@@ -25,7 +25,7 @@ from ottla.protocol.messages.offset_commit import (
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.server.broker.broker import Broker
 from ottla.server.broker.supervisor import RunEndedError, Supervisor
-from ottla.server.runtime.collector import PARTITIONS_KEPT_AT_ONCE, Collector
+from ottla.server.runtime.gc_policy import PARTITIONS_KEPT_AT_ONCE, GcPolicy
 from ottla.storage.data_dirs.snapshots import SnapshotError
 from ottla.storage.disk.health import DataDirectoryError
 from ottla.storage.disk.os_files import OsFiles
@@ -590,7 +590,7 @@ async def test_a_run_that_ends_with_an_error_leaves_no_caller_waiting(
 
 
 async def test_an_ended_run_is_freed_before_the_next_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Collector, "a_run_has_ended", False)
+    monkeypatch.setattr(GcPolicy, "a_run_has_ended", False)
     async with lives_in(tmp_path) as supervisor:
         supervisor.in_each_run(lambda broker: broker.collector.run())
         for end in (Supervisor.restart, Supervisor.crash, Supervisor.reset):
@@ -605,9 +605,9 @@ async def test_an_ended_run_is_freed_before_the_next_serves(tmp_path: Path, monk
 async def test_created_and_deleted_topics_are_not_excluded_from_collections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Collector, "a_run_has_ended", False)
+    monkeypatch.setattr(GcPolicy, "a_run_has_ended", False)
     kept_at_once = size(30, PARTITIONS_KEPT_AT_ONCE)
-    monkeypatch.setattr("ottla.server.runtime.collector.PARTITIONS_KEPT_AT_ONCE", kept_at_once)
+    monkeypatch.setattr("ottla.server.runtime.gc_policy.PARTITIONS_KEPT_AT_ONCE", kept_at_once)
     many = kept_at_once * 2 // 3
     async with lives_in(tmp_path) as supervisor:
         supervisor.in_each_run(lambda broker: broker.collector.run())

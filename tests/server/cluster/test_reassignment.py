@@ -458,9 +458,9 @@ async def test_a_change_of_thousands_is_one_record_and_calculated_in_time_slices
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(count_turns)
-        await reassignments._look()
+        await reassignments._complete_due()
         now_ms[0] = 1_000
-        due_ms = await reassignments._look()
+        due_ms = await reassignments._complete_due()
         nursery.cancel_scope.cancel()
     assert turns > 2
     assert {round(each.reassigning.copied_bytes[1], 6) for each in replicas} == {1.0}
@@ -473,12 +473,12 @@ async def test_a_new_replica_copies_nothing_for_earlier_time() -> None:
     del cluster.under_way[second.topic_partition]
     reassignments = Reassignments(cluster, Clock(monotonic=lambda: now_ms[0]))
     cluster.reconsider()
-    await reassignments._look()
+    await reassignments._complete_due()
     now_ms[0] = 1_000
     cluster.under_way[second.topic_partition] = second
     cluster.reconsider()
     now_ms[0] = 2_000
-    await reassignments._look()
+    await reassignments._complete_due()
     assert (first.reassigning.copied_bytes, second.reassigning.copied_bytes) == ({1: 3.0}, {1: 1.0})
 
 
@@ -507,7 +507,7 @@ def _many_under_way(count: int) -> tuple[Any, list[Any]]:
     options: Any = SimpleNamespace(
         leader_replication_throttled_rate=MAX_LONG, follower_replication_throttled_rate=count
     )
-    live_config: Any = SimpleNamespace(of=lambda _: options, watchers=[])
+    live_config: Any = SimpleNamespace(node_config=lambda _: options, watchers=[])
     nodes: Any = [SimpleNamespace(node_id=node_id, is_alive=True) for node_id in range(2)]
     cluster = SimpleNamespace(
         throttle=ReplicationThrottle(nodes, live_config),

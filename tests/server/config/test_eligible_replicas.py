@@ -120,7 +120,7 @@ def test_an_upgrade_removes_node_values_and_a_downgrade_keeps_the_clusters(tmp_p
         assert broker.inner.services.cluster.changes == changes + 1  # a disk that refuses it refuses all of it
         of_start = [("2", ConfigSource.DYNAMIC_DEFAULT_BROKER), ("2", ConfigSource.STATIC_BROKER)]
         assert (shown(client, ConfigResourceType.BROKER, "0") or [])[:2] == of_start
-        assert broker.inner.config.of(0).log_defaults.retention_ms == 5000
+        assert broker.inner.config.node_config(0).log_defaults.retention_ms == 5000
         finalize(client, 0)
         assert (shown(client, ConfigResourceType.BROKER, "0") or [])[:2] == of_start
         assert change(client, "", None) == (ErrorCode.NONE, None)

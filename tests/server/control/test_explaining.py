@@ -172,7 +172,7 @@ def test_a_transaction_started_between_two_reads_is_reported_with_its_coordinato
 
     async def begin() -> Explaining:
         services = broker.inner.services
-        return await Explaining.of(services, [services.logs.logs[T_0]], time_slices.TimeSlice())
+        return await Explaining.load(services, [services.logs.logs[T_0]], time_slices.TimeSlice())
 
     explaining = broker.run(begin)
     producer.produce("t", ("k", "v" * 600))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from ottla.server.control.operation import Length, Matches, Name, Range
 from ottla.server.http.fields import docs_of
-from ottla.server.http.json_values import decoded, encoded, from_texts, plain
+from ottla.server.http.json_values import decoded, encoded, from_texts, json_form
 from ottla.server.runtime.errors import ControlError, Kind
 from ottla.storage.disk.paths import TopicPartition
 from support.noted import each_case
@@ -183,7 +183,7 @@ def test_any_input_is_decoded_or_refused(found: dict[str, Any]) -> None:
 
 
 def test_responses_are_encoded_from_their_dataclasses() -> None:
-    found = plain(
+    found = json_form(
         {
             TopicPartition("t", 1): b"\xff",
             "row": [When.BEFORE, Color.DARK_RED, math.nan, -math.inf, 1.5, True],
@@ -196,7 +196,7 @@ def test_responses_are_encoded_from_their_dataclasses() -> None:
         "1": [{"topic": "t", "partition": 1}, {"key": "k", "value": None}],
     }
     with pytest.raises(TypeError, match="type object is not supported in responses"):
-        plain(object())
+        json_form(object())
 
 
 def test_a_docstring_below_a_field_describes_it() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.server.control.broker_state import ListenerState, NodeState
-from ottla.server.page.rendering import Viewer, changes, static, whole
+from ottla.server.page.rendering import Viewer, changes, static, render_document
 from ottla.server.page.section import Page, Row, Section
 from ottla.server.page.views.producers import ProducerRow
 
@@ -60,7 +60,7 @@ def test_changed_parts_are_sent(name: str) -> None:
 
 def test_names_are_escaped_text() -> None:
     hostile = "</td><script>alert(1)</script>\"'&"
-    html = whole(page(node(1, rack=hostile), refused=hostile), LOOK)
+    html = render_document(page(node(1, rack=hostile), refused=hostile), LOOK)
     assert "<script>alert" not in html and html.count("&lt;script&gt;alert(1)") == 2
     lines, _ = changes(page(node(1, rack=hostile)), None)
     assert all("<script" not in line for line in lines)
@@ -70,7 +70,7 @@ def test_the_number_of_shown_and_existing_rows_is_given() -> None:
     rows = tuple(Row(f"producer-{at}", ProducerRow(at, 0, 0, 0, None)) for at in range(2))
     for count, told in ((3, 1), (2, 0)):
         shown = Page("Producers", "/topics", (Section("producers", "producers", count, rows),))
-        assert whole(shown, LOOK).count("Showing 2 of 3") == told
+        assert render_document(shown, LOOK).count("Showing 2 of 3") == told
 
 
 @pytest.mark.parametrize("name", ["", "nothing", ".", "..", "../pages.py", "page.js/", "/etc/passwd", "page.js\0"])

@@ -89,7 +89,7 @@ def test_a_fetch_is_complete_when_all_missing_bytes_have_arrived() -> None:
     with waiter(waits, wanted(one, 1), wanted(two, 0), min_bytes=3 * SIZE) as parked:
         for log, complete in [(one, False), (two, True)]:
             append(log, ("k", "v"))
-            waits.moved(log)
+            waits.notify_moved(log)
             assert parked.is_complete == complete
 
 
@@ -98,7 +98,7 @@ def test_bytes_beyond_a_partitions_limit_must_come_from_another() -> None:
     with waiter(waits, wanted(small, 0, max_bytes=SIZE), wanted(large, 0), min_bytes=2 * SIZE) as parked:
         for log, complete in [(small, False), (small, False), (small, False), (large, True)]:
             append(log, ("k", "v"))
-            waits.moved(log)
+            waits.notify_moved(log)
             assert parked.is_complete == complete
 
 
@@ -107,10 +107,10 @@ def test_a_roll_completes_a_fetch_with_the_next_record() -> None:
     waits, log = FetchWaits(), log_of(1)
     with waiter(waits, wanted(log, 1), min_bytes=MANY_BYTES) as parked:
         log.roll(now_ms=1_000)
-        waits.moved(log)
+        waits.notify_moved(log)
         assert not parked.is_complete
         append(log, ("k", "v"))
-        waits.moved(log)
+        waits.notify_moved(log)
         assert parked.is_complete
 
 
@@ -120,7 +120,7 @@ def test_an_earlier_waiter_hears_of_an_append_that_a_later_saw() -> None:
     with waiter(waits, wanted(log, 1)) as early:
         append(log, ("k", "v"))
         with waiter(waits, wanted(log, 2)) as late:
-            waits.moved(log)
+            waits.notify_moved(log)
             assert (early.is_complete, late.is_complete) == (True, False)
 
 
@@ -136,10 +136,10 @@ def test_an_open_transaction_hides_all_growth_from_readers_of_committed_records(
     ):
         for sequence in range(3):
             in_transaction(log, sequence)
-            waits.moved(log)
+            waits.notify_moved(log)
         assert (everything.is_complete, decided.is_complete) == (True, False)
         append_marker(log, COMMIT, producer_id=7, producer_epoch=0)
-        waits.moved(log)
+        waits.notify_moved(log)
         assert decided.is_complete
 
 
@@ -150,7 +150,7 @@ def test_a_committed_reader_waits_for_the_last_stable_offset() -> None:
     with waiter(waits, wanted(log, 2, committed=True), committed=True) as parked:
         assert not parked.is_complete
         append_marker(log, COMMIT, producer_id=7, producer_epoch=0)
-        waits.moved(log)
+        waits.notify_moved(log)
         assert parked.is_complete
 
 
@@ -183,7 +183,7 @@ async def test_an_unreadable_end_makes_its_waiters_check_again() -> None:
     with waiter(waits, wanted(log, 1, committed=True), committed=True) as parked:
         append_marker(log, COMMIT, producer_id=7, producer_epoch=0)
         log.give_up("the disk is gone")
-        waits.moved(log)
+        waits.notify_moved(log)
         assert await parked.wait(60_000)
         assert not parked.is_complete
 
@@ -215,5 +215,5 @@ def test_a_departing_waiter_leaves_no_entries() -> None:
     with waiter(waits, wanted(one, 0), wanted(two, 0)), waiter(waits, wanted(one, 0), committed=True):
         assert len(waits) == 3
     assert len(waits) == 0
-    waits.moved(one)
+    waits.notify_moved(one)
     assert len(waits) == 0

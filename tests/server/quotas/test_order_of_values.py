@@ -26,7 +26,7 @@ def test_values_are_listed_by_hash_bucket_in_any_order_of_setting(count: int) ->
     for keys in combinations(KEYS, count):
         found = set()
         for order in permutations(keys):
-            entry = _entry(Entity.of({"user": "u"}), dict.fromkeys(order, 1.0))
+            entry = _entry(Entity.from_parts({"user": "u"}), dict.fromkeys(order, 1.0))
             found.add(tuple(value.key for value in entry.values))
         (listed,) = found
         places = [bucket(key, buckets) for key in listed]

@@ -9,8 +9,8 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.server.runtime import collector
-from ottla.server.runtime.collector import (
+from ottla.server.runtime import gc_policy
+from ottla.server.runtime.gc_policy import (
     CHANGED_BLOCKS,
     LITTLE_BLOCKS,
     LOOK_S,
@@ -18,7 +18,7 @@ from ottla.server.runtime.collector import (
     PARTITIONS_KEPT_AT_ONCE,
     QUIET_PASSES,
     QUIET_S,
-    Collector,
+    GcPolicy,
 )
 from support.left_behind import leave_alone
 from support.old_garbage import OldGarbage
@@ -43,7 +43,7 @@ def threads_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def first_life(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget the ended runs of brokers after the test: later tests must not count them."""
-    monkeypatch.setattr(Collector, "a_run_has_ended", False)
+    monkeypatch.setattr(GcPolicy, "a_run_has_ended", False)
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ async def test_old_garbage_is_collected_after_a_large_change_of_memory(
 ) -> None:
     blocks = Blocks(monkeypatch, 2 * CHANGED_BLOCKS)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(Collector().run)
+        nursery.start_soon(GcPolicy().run)
         await trio.sleep(FIRST_LOOK_S)
         garbage = OldGarbage()
         for move in moves:
@@ -97,7 +97,7 @@ async def test_a_large_heap_must_grow_by_a_quarter(
 ) -> None:
     blocks = Blocks(monkeypatch, 8 * CHANGED_BLOCKS)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(Collector().run)
+        nursery.start_soon(GcPolicy().run)
         await trio.sleep(FIRST_LOOK_S)
         garbage = OldGarbage()
         for is_there in (True, False):
@@ -115,7 +115,7 @@ async def test_garbage_of_an_earlier_run_is_freed_by_the_first_check(
     for earlier_lives in range(3):
         garbage = OldGarbage()
         with trio.move_on_after(FIRST_LOOK_S):
-            await Collector().run()
+            await GcPolicy().run()
         assert garbage.is_there() == (earlier_lives == 0)
         assert len(given_back) == earlier_lives
 
@@ -123,7 +123,7 @@ async def test_garbage_of_an_earlier_run_is_freed_by_the_first_check(
 async def test_old_garbage_is_collected_after_ten_minutes_unless_postponed(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    garbage, of_broker = OldGarbage(), Collector()
+    garbage, of_broker = OldGarbage(), GcPolicy()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(of_broker.run)
         with of_broker.putting_off():
@@ -153,7 +153,7 @@ async def test_a_large_collection_runs_when_no_client_waits(
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ask)
-        nursery.start_soon(Collector().run)
+        nursery.start_soon(GcPolicy().run)
         await trio.sleep(collector.NOW_AND_THEN_S + 4 * LOOK_S)
         assert garbage.is_there()
         clients.cancel()
@@ -167,7 +167,7 @@ async def test_a_large_collection_runs_when_no_client_waits(
 async def test_a_relatively_small_collection_runs_even_with_busy_clients(
     kept_blocks: int, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    blocks, of_broker = Blocks(monkeypatch, kept_blocks), Collector()
+    blocks, of_broker = Blocks(monkeypatch, kept_blocks), GcPolicy()
     of_broker.keep()
     garbage = OldGarbage()
     blocks.taken += LITTLE_BLOCKS
@@ -187,7 +187,7 @@ async def test_memory_allocated_and_freed_between_two_collections_is_searched(
     garbage, blocks = OldGarbage(), Blocks(monkeypatch, LITTLE_BLOCKS)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ask_and_ask, QUIET_S / QUIET_PASSES / 2)
-        nursery.start_soon(Collector().run)
+        nursery.start_soon(GcPolicy().run)
         await trio.testing.wait_all_tasks_blocked()
         blocks.taken += 2 * CHANGED_BLOCKS
         await trio.sleep(2 * LOOK_S)
@@ -203,7 +203,7 @@ async def test_memory_allocated_and_freed_between_two_collections_is_searched(
 async def test_a_permanently_busy_broker_is_finally_collected(
     why: str, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    garbage, of_broker = OldGarbage(), Collector()
+    garbage, of_broker = OldGarbage(), GcPolicy()
     Blocks(monkeypatch, 2 * LITTLE_BLOCKS)
     async with trio.open_nursery() as nursery:
         if why == "clients ask on and on":
@@ -219,7 +219,7 @@ async def test_a_permanently_busy_broker_is_finally_collected(
 
 
 async def test_python_has_its_collector_back_afterwards(autojump_clock: trio.testing.MockClock) -> None:
-    before, of_broker = gc.get_threshold(), Collector()
+    before, of_broker = gc.get_threshold(), GcPolicy()
     with trio.move_on_after(LOOK_S):
         await of_broker.run()
     assert gc.get_threshold() == before
@@ -227,7 +227,7 @@ async def test_python_has_its_collector_back_afterwards(autojump_clock: trio.tes
 
 
 def test_a_broker_inside_another_program_leaves_the_collector_alone() -> None:
-    garbage, of_broker = OldGarbage(), Collector()
+    garbage, of_broker = OldGarbage(), GcPolicy()
     young: list[list[int]] = [[] for _ in range(1_000)]
     frozen = gc.get_freeze_count()
     of_broker.partitions_made(10_000)
@@ -245,7 +245,7 @@ async def test_the_collector_continues_without_an_available_thread(
 
     monkeypatch.setattr(collector, "give_back", refuse)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(Collector().run)
+        nursery.start_soon(GcPolicy().run)
         for _ in range(2):
             garbage = OldGarbage()
             await trio.sleep(NOW_AND_THEN_S + 2 * LOOK_S)
@@ -256,7 +256,7 @@ async def test_the_collector_continues_without_an_available_thread(
 async def test_kept_garbage_of_a_run_is_collected_before_the_next(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    of_broker, garbage = Collector(), OldGarbage()
+    of_broker, garbage = GcPolicy(), OldGarbage()
     with trio.move_on_after(LOOK_S):
         of_broker.keep()
         gc.collect()
@@ -264,19 +264,19 @@ async def test_kept_garbage_of_a_run_is_collected_before_the_next(
         await of_broker.run()
     gc.collect()
     assert garbage.is_there()
-    Collector().take_over()
+    GcPolicy().take_over()
     assert not garbage.is_there()
     assert gc.get_freeze_count() > 1_000
 
 
 def test_without_an_ended_run_nothing_is_inherited() -> None:
     garbage = OldGarbage()
-    Collector().take_over()
+    GcPolicy().take_over()
     assert garbage.is_there()
 
 
 async def test_created_and_deleted_partitions_keep_no_objects_frozen(autojump_clock: trio.testing.MockClock) -> None:
-    of_broker = Collector()
+    of_broker = GcPolicy()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(of_broker.run)
         await trio.sleep(1)

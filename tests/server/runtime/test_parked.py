@@ -141,7 +141,7 @@ async def test_few_of_many_fetches_woken_by_an_append_continue_per_pass(
                 await trio.lowlevel.checkpoint()
             before = passes.count
             log.append(memoryview(batch(("k", "v"))), now_ms=broker.clock.now_ms())
-            broker.waits.moved(log)
+            broker.waits.notify_moved(log)
     assert len(looks) == MANY
     # The counting task may run before or after them.
     assert max(looks.count(number) for number in looks) <= 2 * awake_max

@@ -63,7 +63,7 @@ def exchange(files: Files, data_dirs: Sequence[str] = ONE, new: dict[str, bytes]
     begun.make()
     for each in begun.staged:
         fill(files, each, NEW if new is None else new)
-    begun.carry_out()
+    begun.apply()
 
 
 def names(files: CrashFiles, data_dir: str) -> set[str]:
@@ -160,7 +160,7 @@ def test_a_disk_that_refuses_any_operation_leaves_old_or_new_content() -> None:
             begun.make()
             for each in begun.staged:
                 fill(files, each, NEW)
-            begun.carry_out()
+            begun.apply()
         except OSError:
             files.refuse = None
             begun.drop()
@@ -186,7 +186,7 @@ def test_an_unreadable_directory_is_noticed_before_the_decision() -> None:
     begun.make()
     files.refuse_reading = refuse
     with pytest.raises(OSError, match="refused"):
-        begun.carry_out()
+        begun.apply()
     files.refuse_reading = None
     begun.drop()
     assert not is_unfinished(files, TWO)
@@ -206,7 +206,7 @@ def test_dropping_a_decided_exchange_changes_nothing() -> None:
         fill(files, each, NEW)
     files.refuse = refuse
     with pytest.raises(OSError, match="refused"):
-        begun.carry_out()
+        begun.apply()
     files.refuse = None
     begun.drop()
     assert is_unfinished(files, TWO)

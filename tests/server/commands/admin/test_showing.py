@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.server.commands.admin.asking import duration_text, told, words
+from ottla.server.commands.admin.asking import duration_text, format_value, field_words
 from ottla.server.commands.frame.options import duration_ms
 
 
@@ -41,11 +41,11 @@ def test_durations_are_shown_in_the_largest_exact_unit(ms: int, text: str) -> No
     ],
 )
 def test_a_value_is_formatted_by_the_name_of_its_field(name: str, value: Any, shown: Any) -> None:
-    assert told(name, value) == shown
+    assert format_value(name, value) == shown
 
 
 def test_names_of_fields_become_plain_words() -> None:
-    assert [words(name) for name in ("is_frozen", "has_rolled", "now_ms", "log_start_offset")] == [
+    assert [field_words(name) for name in ("is_frozen", "has_rolled", "now_ms", "log_start_offset")] == [
         "frozen",
         "rolled",
         "now",

@@ -74,50 +74,50 @@ def test_the_hash_equals_that_in_the_log() -> None:
 def test_each_topic_is_read_once_for_all_lists() -> None:
     topics = Topics({f"t{number}": (number, [[]] * 100) for number in range(500)})
     hashes, names = MetadataHashes(topics), frozenset(topics.names())
-    hashes.of(names)
+    hashes.hash_of(names)
     less = names - {"t1"}
-    assert calls_of(lambda: hashes.of(less)) < 20
-    assert hashes.of(less) == metadata_hash(less, topics)
+    assert calls_of(lambda: hashes.hash_of(less)) < 20
+    assert hashes.hash_of(less) == metadata_hash(less, topics)
 
 
 def test_existing_topics_are_returned_in_order() -> None:
     hashes = MetadataHashes(Topics({name: (number, [[]]) for number, name in enumerate("dacb")}))
-    assert hashes.existing(frozenset("abcdx"), 3) == ["a", "b", "c"]
+    assert hashes.existing_names(frozenset("abcdx"), 3) == ["a", "b", "c"]
 
 
 def test_changed_racks_are_noticed_with_the_next_change_of_topics() -> None:
     by_name: dict[str, tuple[int, list[list[str]]]] = {"a": (1, [["r1"]]), "b": (2, [["r1"]])}
     topics = Topics(by_name)
     hashes = MetadataHashes(topics)
-    before = hashes.of(frozenset("a"))
+    before = hashes.hash_of(frozenset("a"))
     by_name["a"] = 1, [["r2"]]
     hashes.topics_changed(["b"])
-    assert hashes.of(frozenset("a")) == metadata_hash("a", topics) != before
+    assert hashes.hash_of(frozenset("a")) == metadata_hash("a", topics) != before
 
 
 def test_a_repeated_request_reads_no_topics() -> None:
     topics = Topics({f"t{number}": (number, [[]]) for number in range(500)})
     hashes = MetadataHashes(topics)
     names = frozenset(topics.names())
-    assert hashes.of(names) == metadata_hash(names, topics)
+    assert hashes.hash_of(names) == metadata_hash(names, topics)
 
-    assert calls_of(lambda: hashes.of(frozenset(topics.names()))) < 10
+    assert calls_of(lambda: hashes.hash_of(frozenset(topics.names()))) < 10
 
 
 def test_a_change_of_topics_is_seen_by_the_next_request() -> None:
     by_name: dict[str, tuple[int, list[list[str]]]] = {"a": (1, [[]]), "b": (2, [[]])}
     topics = Topics(by_name)
     hashes = MetadataHashes(topics)
-    before = hashes.of(frozenset("ab"))
+    before = hashes.hash_of(frozenset("ab"))
     by_name["b"] = 2, [[], []]
     hashes.topics_changed(["b"])
-    assert hashes.of(frozenset("ab")) == metadata_hash("ab", topics) != before
+    assert hashes.hash_of(frozenset("ab")) == metadata_hash("ab", topics) != before
 
 
 def test_the_number_of_cached_hashes_is_limited() -> None:
     hashes = MetadataHashes(BEFORE)
     for number in range(10 * SUMS_KEPT):
-        hashes.of(frozenset([str(number)]))
+        hashes.hash_of(frozenset([str(number)]))
     assert len(hashes._sums) <= SUMS_KEPT
 
 

@@ -26,7 +26,7 @@ def test_a_job_enters_changes_of_many_topics_into_the_table(change: str, monkeyp
     else:
         groups.advance(60_000)
         assert not groups.table().members
-    assert list(groups.table().owners.settling()) == []
+    assert list(groups.table().owners.apply_waiting()) == []
     assert len(groups.table().owners.table) == (2 if change == "a load" else 0)
 
 
@@ -39,7 +39,7 @@ def test_a_small_members_heartbeat_settles_large_members_partitions_in_pieces(
     epoch = groups.enter("one", "few").member_epoch
     monkeypatch.setattr(tables, "AT_ONCE", 0)
     table = groups.table()
-    table.owners = tables.Owners()
+    table.owners = tables.PartitionOwners()
     for member in table.members.values():
         table.owners.note(ConsumerMember(member.member_id), member)
     assert not table.owners.is_settled

@@ -7,7 +7,7 @@ import pytest
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.streams_group_heartbeat import Topology
 from ottla.server.groups.streams.configured import Configured, StatusCode, configure
-from ottla.server.groups.streams.topology import of_record, of_request
+from ottla.server.groups.streams.topology import topology_from_record, topology_from_request
 from ottla.storage.steps import to_the_end
 from support.groups.consumer_groups import raised
 from support.groups.groups import FakeTopics
@@ -22,7 +22,7 @@ SOURCE, PARTITIONING, INTERNAL = (
 
 
 def configured(application: Topology, **partition_counts: int) -> Configured:
-    return to_the_end(configure(of_request(application), FakeTopics(**partition_counts)))
+    return to_the_end(configure(topology_from_request(application), FakeTopics(**partition_counts)))
 
 
 JOIN = topology(
@@ -187,15 +187,15 @@ def test_an_existing_topic_without_a_configured_number_keeps_its_own() -> None:
     "application", [topology(epoch=-1), topology(subtopology("0", "orders"), subtopology("0", "bills"))]
 )
 def test_invalid_topologies_fail_as_in_apache_kafka(application: Topology) -> None:
-    assert raised(lambda: of_request(application))[0] is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert raised(lambda: topology_from_request(application))[0] is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 @pytest.mark.parametrize("application", [JOIN, FIXED, CHAIN, COUNTS])
 def test_the_recorded_topology_equals_the_sent_one(application: Topology) -> None:
-    made = of_request(application)
-    assert of_record(made.message) == made
+    made = topology_from_request(application)
+    assert topology_from_record(made.message) == made
     backwards = Topology(epoch=application.epoch, subtopologies=application.subtopologies[::-1])
-    assert of_request(backwards) == made
+    assert topology_from_request(backwards) == made
 
 
 def test_a_long_chain_in_reverse_order_is_followed_once() -> None:

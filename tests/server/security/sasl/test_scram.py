@@ -90,14 +90,14 @@ async def test_an_unknown_user_has_a_constant_salt() -> None:
 def test_credentials_set_by_clients_stay_when_the_start_user_is_removed() -> None:
     first = ScramUsers()
     first.begin_with([User("user", "pencil")], random.Random(1))
-    changed = {**first.of("user"), SHA_256: credential()}
+    changed = {**first.credentials_of("user"), SHA_256: credential()}
     stored = first.facts("user", changed)
     first.put("user", changed)
-    assert first.facts("user", first.of("user")) == stored
+    assert first.facts("user", first.credentials_of("user")) == stored
     second = ScramUsers()
     assert second.load({"user": stored}) == []
     assert second.begin_with([], random.Random(1)) == {"user": facts_of({SHA_256: credential()})}
-    assert second.of("user") == {SHA_256: credential()}
+    assert second.credentials_of("user") == {SHA_256: credential()}
 
 
 @pytest.mark.parametrize("mechanism", [SHA_256, SHA_512])
@@ -234,8 +234,8 @@ async def test_a_token_is_not_a_user() -> None:
 def test_stored_credentials_read_back_as_written() -> None:
     written = users("user")
     read = ScramUsers()
-    assert read.load({"user": facts_of(written.of("user"))}) == []
-    assert read.of("user") == written.of("user")
+    assert read.load({"user": facts_of(written.credentials_of("user"))}) == []
+    assert read.credentials_of("user") == written.credentials_of("user")
 
 
 STORED = facts_of({SHA_256: credential()})
