@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 from ..protocol.errors import KafkaError
-from .apply.options import OF_A_FILE, add_options, client_option, number, shown
+from .apply.options import OF_A_FILE, add_options, client_option, number, option_name
 from .errors import PipelineError, UsageError, as_pipeline_error, without_the_extra
 
 EXAMPLES = """\
@@ -347,7 +347,7 @@ def _admin_option(parser: SparkParser) -> None:
 def _name_and_value(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name or not equals:
-        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, found {shown(text)}")
+        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, found {option_name(text)}")
     return name, value
 
 

@@ -38,7 +38,7 @@ class CorruptSourceError(PipelineError):
     exit_code = 3
 
     @classmethod
-    def at(
+    def from_position(
         cls, file: str, position: int | None, offset: int | None, *, expected: object, actual: object
     ) -> CorruptSourceError:
         """Make the error for one place.

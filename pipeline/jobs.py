@@ -25,7 +25,7 @@ from .errors import UsageError, check_the_extra
 from .install.install import locked
 from .install.install_steps import is_begun, is_plan_installed
 from .objects.addresses import parse_fs_options
-from .run.at_once import of_each
+from .run.at_once import run_each
 from .run.engine import IN_PROCESS, Engine
 from .run.job_plans import Job, find_plan, pending, plan_partition, save
 from .run.job_results import RESULT_DDL, PartitionResult, result_of
@@ -90,12 +90,12 @@ def plan(spark: SparkSession | None, data_dir: str, *, topic: str, **options: An
     asked = job(spark, data_dir, topic=topic, **options)
     asked.check_on_disk("plan")
 
-    def one(tp: TopicPartition) -> PartitionResult:
+    def plan_one(tp: TopicPartition) -> PartitionResult:
         made = plan_partition(asked, tp)
         save(made)
         return result_of(made, "planned")
 
-    return of_each(asked.engine, one, asked.partitions(asked.store()), at_once=asked.at_once)
+    return run_each(asked.engine, plan_one, asked.partitions(asked.store()), at_once=asked.at_once)
 
 
 def compact(
@@ -131,7 +131,7 @@ def compact(
             with locked(files, store.data_dir):
                 pass
 
-    def one(tp: TopicPartition) -> PartitionResult:
+    def compact_one(tp: TopicPartition) -> PartitionResult:
         made = plan_partition(asked, tp, resume=resume, discards=not dry_run)
         if not made.sources:
             return result_of(made, "nothing to do")
@@ -146,8 +146,8 @@ def compact(
             return result_of(made, "staged", results)
         return install_plan(asked, made, max_groups, results, survey=asked.engine.survey, is_verified=is_verified)
 
-    return of_each(
-        asked.engine, one, asked.partitions(asked.store()), at_once=asked.at_once, skips_corrupt=skips_corrupt
+    return run_each(
+        asked.engine, compact_one, asked.partitions(asked.store()), at_once=asked.at_once, skips_corrupt=skips_corrupt
     )
 
 
@@ -173,13 +173,15 @@ def install(
     if not chosen:
         raise UsageError(f"{store.data_dir}: expected a staged plan{f' {plan_id}' if plan_id else ''}, found none")
     # Of two plans the older one was abandoned, as was one next to a directory that the log has left since.
-    chosen.sort(key=lambda each: each.data_dir == store.of(each.topic_partition).data_dir)
+    chosen.sort(key=lambda each: each.data_dir == store.store_of(each.topic_partition).data_dir)
     newest = {each.topic_partition: each for each in chosen}
 
-    def one(each: CompactionPlan) -> PartitionResult:
+    def install_one(each: CompactionPlan) -> PartitionResult:
         return install_plan(asked, each, max_groups, finished_groups(each))
 
-    return of_each(asked.engine, one, [*newest.values()])  # one after the other: each holds the lock of the directory
+    return run_each(
+        asked.engine, install_one, [*newest.values()]
+    )  # one after the other: each holds the lock of the directory
 
 
 def verify(
@@ -206,11 +208,11 @@ def verify(
         raise UsageError("verify: expected --topic or --plan")
     store, files, now_ms = asked.store(), asked.files(), asked.now_ms()
     if against is None:
-        scopes = [scope_alone(store.of(tp), tp, now_ms, asked.configs) for tp in asked.partitions(store)]
+        scopes = [scope_alone(store.store_of(tp), tp, now_ms, asked.configs) for tp in asked.partitions(store)]
         return verify_scopes(asked.engine, scopes, "alone", files)
     originals = opened_store(against, files)
     found = asked.partitions(originals)
-    scopes = [scope_against(store.of(tp), originals.of(tp), tp, now_ms, asked.configs) for tp in found]
+    scopes = [scope_against(store.store_of(tp), originals.store_of(tp), tp, now_ms, asked.configs) for tp in found]
     return verify_scopes(asked.engine, scopes, f"against {originals.data_dir}", files)
 
 

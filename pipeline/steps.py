@@ -69,21 +69,21 @@ class Watch:
 
 def nobody_counts() -> Counter:
     """Return a counter for tasks that report nothing before they end: they are sent a function that does nothing."""
-    return _let_go, _nothing
+    return _ignore, _nothing
 
 
 class _Unwatched(Watch):
     def begin(self, about: str) -> None: ...
 
     def step(self, name: str, total: int) -> Add:
-        return _let_go
+        return _ignore
 
 
 UNWATCHED: Watch = _Unwatched()
 """Steps of a job without progress: nothing is counted, and tasks are sent a function that does nothing."""
 
 
-def _let_go(_number: int) -> None:
+def _ignore(_number: int) -> None:
     pass
 
 

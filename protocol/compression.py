@@ -190,7 +190,7 @@ def _keep(data: BytesLike, level: int | None) -> bytes:
     return bytes(data)
 
 
-def _kept(level: int | None) -> Stream:
+def _uncompressed(level: int | None) -> Stream:
     return bytes, bytes
 
 
@@ -532,7 +532,7 @@ _COMPRESS: dict[int, Callable[[BytesLike, int | None], bytes]] = {
     Codec.ZSTD: _compress_zstd,
 }
 _STREAMS: dict[int, Callable[[int | None], Stream]] = {
-    Codec.NONE: _kept,
+    Codec.NONE: _uncompressed,
     Codec.GZIP: _gzip_stream,
     Codec.SNAPPY: _snappy_stream,
     Codec.LZ4: _lz4_stream,

@@ -55,7 +55,7 @@ class Request:
     """End of the body in the frame, if it was parsed."""
 
 
-class Kept:
+class CachedResponse:
     """A response without records that is sent repeatedly: the bytes of its body are cached by version."""
 
     __slots__ = ()
@@ -128,7 +128,7 @@ def encode_response(
     parts: Parts = [head]
     if spoken.has_flexible_response_header:
         head.append(0)
-    kept = body.written if isinstance(body, Kept) else None
+    kept = body.written if isinstance(body, CachedResponse) else None
     if kept is not None and version in kept:
         head += kept[version]
     else:

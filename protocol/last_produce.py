@@ -79,7 +79,7 @@ class LastProduce:
         self._offsets_at = 0
 
     @classmethod
-    def of(cls, frame: memoryview, request: Request) -> LastProduce | None:
+    def from_frame(cls, frame: memoryview, request: Request) -> LastProduce | None:
         """Make an object from the Produce in `frame`, for later ones; None unless it has records for exactly one partition."""
         topics = request.body.topic_data
         if request.elements != _ELEMENTS or not topics or not topics[0].partition_data:

@@ -11,7 +11,7 @@ import pytest
 from compat.bench.readme import __main__ as figures
 
 from ottla.protocol.apis import APIS
-from ottla.storage.cleaning.eligibility import Waits
+from ottla.storage.cleaning.eligibility import BlockedReason
 from support.noted import each_case
 
 ROOT = Path(__file__).parents[1]
@@ -103,7 +103,7 @@ def test_what_troubleshooting_quotes_is_said_by_the_code() -> None:
 
 def test_each_reason_why_a_topic_is_not_compacted_has_a_remedy() -> None:
     explained = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/explaining.md").read_text(), re.MULTILINE)
-    assert sorted(explained) == sorted(each.value for each in Waits)
+    assert sorted(explained) == sorted(each.value for each in BlockedReason)
 
 
 def test_steps_of_the_paths_are_calls_that_there_are() -> None:

@@ -27,7 +27,7 @@ class Columns:
     keeps_deleted: bool = False
 
     @property
-    def written(self) -> list[str]:
+    def updated_columns(self) -> list[str]:
         """Columns that a record sets, without the keys."""
         return [*self.values, *PLACE, *([DELETED] if self.keeps_deleted else [])]
 
@@ -48,8 +48,8 @@ def merge(table: str, source: str, columns: Columns) -> str:
         source: A view with the keys, the `written` columns, and DELETED: one row per key.
     """
     keys = " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in columns.keys)
-    sets = ", ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in columns.written)
-    every = [*columns.keys, *columns.written]
+    sets = ", ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in columns.updated_columns)
+    every = [*columns.keys, *columns.updated_columns]
     insert = f"INSERT ({', '.join(map(quoted, every))}) VALUES ({', '.join(f's.{quoted(name)}' for name in every)})"
     lines = [f"MERGE INTO {table} t USING {source} s ON {keys}"]
     if columns.keeps_deleted:

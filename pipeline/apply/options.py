@@ -40,10 +40,10 @@ def client_option(text: str) -> str:
     """Check that a text is NAME=VALUE or @FILE."""
     if (text[:1] == "@" and text != "@") or text.find("=") > 0:
         return text
-    raise argparse.ArgumentTypeError(f"expected NAME=VALUE or @FILE, found {shown(text)}")
+    raise argparse.ArgumentTypeError(f"expected NAME=VALUE or @FILE, found {option_name(text)}")
 
 
-def shown(text: str) -> str:
+def option_name(text: str) -> str:
     """Return the name with which a text begins, without the rest, which may be a password."""
     name = _NAME.match(text)
     assert name is not None  # it matches any text

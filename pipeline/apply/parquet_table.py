@@ -84,7 +84,7 @@ class ParquetTable:
         try:
             kept = table.alias("t").join(wins.alias("s"), same, "left_anti")
             now = wins if columns.keeps_deleted else wins.where(~f.col(DELETED))
-            now = now.select(*map(quoted, [*columns.keys, *columns.written]))
+            now = now.select(*map(quoted, [*columns.keys, *columns.updated_columns]))
             self._write(
                 kept.unionByName(now, allowMissingColumns=True).select(*map(quoted, table.columns)), state, number
             )

@@ -32,7 +32,7 @@ class ProtobufFormat:
         self._message, self._is_framed = spec.message, bool(spec.is_framed)
         nothing = session.sql("SELECT CAST(NULL AS BINARY) AS data")
         try:
-            found = nothing.select(self._made(f.col("data")).alias("made")).schema["made"].dataType
+            found = nothing.select(self._decode_message(f.col("data")).alias("made")).schema["made"].dataType
         except Exception as error:
             raise UsageError(f"{spec.schema}: message {spec.message}: {' '.join(str(error).split())[:300]}") from error
         assert isinstance(found, StructType)
@@ -44,14 +44,14 @@ class ProtobufFormat:
             framed = (f.hex(f.substring(data, 1, 1)) == "00") & (f.hex(f.substring(data, HEADER_BYTES, 1)) == "00")
             body = unframed(data, HEADER_BYTES)
             why = f.when(~framed, f.lit("not framed: magic byte, schema id and first message are missing"))
-        made = self._made(body)
+        made = self._decode_message(body)
         # An undecodable message is null in each field, or as a whole. So is one whose fields are all unset, which has no bytes.
         all_null = reduce(and_, (made.getField(field.name).isNull() for field in self.fields))
         found = f.struct(*(made.getField(field.name).alias(field.name) for field in self.fields))
         bad = made.isNull() | all_null & (f.length(body) > 0)
         return found, f.coalesce(why, f.when(bad, f.lit(f"not a message {self._message}")))
 
-    def _made(self, data: Column) -> Column:
+    def _decode_message(self, data: Column) -> Column:
         from pyspark.sql.protobuf.functions import from_protobuf
 
         options = {"mode": "PERMISSIVE", "emit.default.values": "true"}

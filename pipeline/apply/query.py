@@ -103,7 +103,7 @@ def applier(
         UsageError: Jars or the table are missing, or a schema is invalid.
         SparkFailedError: The registry does not answer.
     """
-    with spoken():
+    with usage_errors():
         target = table(job.table_format, job.table)
         if job.undecodable_to is not None and os.path.abspath(job.undecodable_to) == os.path.abspath(job.table):
             raise UsageError(f"--undecodable-to: expected another table than --table, found {job.undecodable_to}")
@@ -152,7 +152,7 @@ def apply(session: SparkSession, job: ApplyJob) -> Applied:
     Raises:
         PipelineError: As `applier`, `starting_offsets` and the batches do. Applied records stay, and another call continues.
     """
-    with spoken():
+    with usage_errors():
         topic_id_now = topic_id_of(session, job)
         if job.data_dir is None:
             now = topic_of_kafka(session, job.topic, {**KAFKA_DEFAULTS, **job.kafka})
@@ -266,7 +266,7 @@ def values_of(session: SparkSession, target: Table, keys: Sequence[str]) -> Stru
 
 
 @contextmanager
-def spoken() -> Iterator[None]:
+def usage_errors() -> Iterator[None]:
     """Raise UsageError for requests that Spark rejects before it runs anything: an invalid name, path or column."""
     with failures_translated():
         try:

@@ -40,14 +40,14 @@ def topic_of_directory(data_dir: str, topic: str) -> TopicNow:
     """Read a topic's id and partitions from a broker's files. UsageError: the topic is not found."""
     store = opened_store(data_dir)
     found = store.topic_partitions(topic)
-    of_first = store.of(found[0])
+    of_first = store.store_of(found[0])
     topic_id = topic_id_in(of_first.files, of_first.directory_of(found[0]))
     return TopicNow(topic, None if topic_id is None else uuid_text(topic_id), {tp.partition: (0, None) for tp in found})
 
 
 def topic_id_of_kafka(session: SparkSession, topic: str, options: Mapping[str, str]) -> str | None:
     """Ask a Kafka for a topic's id, and wait for a broker that restarts. Arguments and errors are those of `topic_of_kafka`."""
-    with _asked(session, topic, options) as (_, admin):
+    with _admin_client(session, topic, options) as (_, admin):
         return _id_of(_described(session, admin, topic))
 
 
@@ -63,7 +63,7 @@ def topic_of_kafka(session: SparkSession, topic: str, options: Mapping[str, str]
     """
     check_that_somebody_is_there(options["bootstrap.servers"])
     isolation = options.get("isolation.level", "read_uncommitted")
-    with _asked(session, topic, options) as (jvm, admin):
+    with _admin_client(session, topic, options) as (jvm, admin):
         described = _described(session, admin, topic)
         numbers = sorted(each.partition() for each in described.partitions())
         spec = jvm.org.apache.kafka.clients.admin.OffsetSpec
@@ -84,7 +84,7 @@ def _described(session: SparkSession, admin: Any, topic: str) -> Any:
 
 
 @contextmanager
-def _asked(session: SparkSession, topic: str, options: Mapping[str, str]) -> Iterator[tuple[Any, Any]]:
+def _admin_client(session: SparkSession, topic: str, options: Mapping[str, str]) -> Iterator[tuple[Any, Any]]:
     """Yield the JVM and an admin client of Kafka, and convert the client's errors."""
     from py4j.protocol import Py4JJavaError
 

@@ -77,7 +77,7 @@ def compact(
         SparkFailedError: The job failed for another reason.
     """
     files = OsFiles()
-    results = _whole(spark, plan, files, watch)
+    results = _finished_results(spark, plan, files, watch)
     missing = frozenset(range(len(plan.groups))) - results.keys()
     if missing:
         dead = _superseded(spark, plan, missing, buckets, watch)
@@ -100,7 +100,7 @@ def dry_run(spark: SparkSession, plan: CompactionPlan, *, watch: Watch = UNWATCH
     return sorted(_results(dead, _preview(plan.staging, previewed), STAGES), key=lambda result: result.group)
 
 
-def _whole(spark: SparkSession, plan: CompactionPlan, files: Files, watch: Watch) -> dict[int, GroupResult]:
+def _finished_results(spark: SparkSession, plan: CompactionPlan, files: Files, watch: Watch) -> dict[int, GroupResult]:
     """Return the finished groups. The driver reads their manifests, the workers check the files next to these."""
     said = [group for group in range(len(plan.groups)) if finished_group(plan, group, files) is not None]
     if not said:

@@ -87,7 +87,7 @@ def merge_buckets(plan: CompactionPlan, blobs: Iterable[Blob], buckets: Buckets 
         else:
             entries = _entries_of(blob)
             put_by = parted.setdefault(blob.task, Parted(buckets.fine, BUCKET_BYTES))
-            put_by.add(buckets.of(entries[:, 0]) % np.uint64(buckets.fine), (entries, _tags([blob])))
+            put_by.add(buckets.bucket_numbers(entries[:, 0]) % np.uint64(buckets.fine), (entries, _tags([blob])))
     while whole:
         for source, numbers in superseded(whole.popitem()[1]):
             yield Blob(group_of[source], source, *_packed(numbers))

@@ -160,7 +160,7 @@ class _Scan:
                 break
             crc = int.from_bytes(view[at + CRC_POSITION : at + ATTRIBUTES_POSITION])
             if (computed := crc32c(view[at + ATTRIBUTES_POSITION : end])) != crc:
-                raise CorruptSourceError.at(
+                raise CorruptSourceError.from_position(
                     self._path,
                     position + at,
                     base_offset,
@@ -256,7 +256,7 @@ def _damage(segment: LogSegment, path: str, found: KafkaError) -> CorruptSourceE
             position, offset = position + batch.size_bytes, batch.next_offset  # where the next one would be
     except KafkaError as error:
         found = error
-    return CorruptSourceError.at(
+    return CorruptSourceError.from_position(
         path, position, offset, expected="a batch with the number of records in its header", actual=found.message
     )
 

@@ -198,7 +198,7 @@ def make_plan(
     ends = [segment.base_offset for segment in segments[1:]] + [found.upper_offset]
     for segment, end in zip(segments, ends, strict=False):  # no segment, one end
         if overflows(segment, end):
-            raise CorruptSourceError.at(
+            raise CorruptSourceError.from_position(
                 segment.file_paths()[0],
                 None,
                 segment.base_offset,
@@ -256,7 +256,7 @@ def make_plan(
 def _beyond(segment: LogSegment, end: int) -> CorruptSourceError:
     """Return the error for a segment that reaches into the next one, as no CRC covers a base offset."""
     position, batch = next((at, batch) for at, batch in segment.headers() if batch.last_offset >= end)
-    return CorruptSourceError.at(
+    return CorruptSourceError.from_position(
         segment.file_paths()[0],
         position,
         batch.base_offset,

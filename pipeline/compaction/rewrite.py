@@ -149,7 +149,7 @@ def dead_bits_of(plan: CompactionPlan, group: int, blobs: Sequence[Blob]) -> Dea
     for source, found in bits.items():
         echoes = found.echoes.astype(np.uint64).reshape(-1, 2) + np.uint64(starts[source])
         dead.set(echoes[dead.are_set(echoes[:, 1]), 0])
-    return DeadBits.of_all(
+    return DeadBits.from_arrays(
         dead.to_array(),
         tombstones.to_array(),
         numbered=count,

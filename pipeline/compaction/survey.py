@@ -54,7 +54,7 @@ def survey_segment(files: Files, directory: str, base_offset: int) -> Survey:
         for position, batch in segment.headers():
             end = position + batch.size_bytes
             if batch.base_offset < next_offset or batch.last_offset_delta < 0 or batch.record_count < 0:
-                raise CorruptSourceError.at(
+                raise CorruptSourceError.from_position(
                     path,
                     position,
                     batch.base_offset,
@@ -70,7 +70,7 @@ def survey_segment(files: Files, directory: str, base_offset: int) -> Survey:
             elif batch.is_transactional:
                 transactional += header
     except CorruptRecordError as error:
-        raise CorruptSourceError.at(
+        raise CorruptSourceError.from_position(
             path, end, next_offset, expected="whole batches to the end of a sealed segment", actual=error.message
         ) from error
     finally:

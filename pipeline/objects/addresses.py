@@ -37,7 +37,7 @@ def is_address(path: str) -> bool:
     return _ADDRESS.match(path) is not None
 
 
-def normal(address: str) -> str:
+def normalize(address: str) -> str:
     """Return the normal form of an address: the scheme by its main name, and no slash at the end.
 
     Raises:

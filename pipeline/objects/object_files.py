@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from .addresses import FsOptions, Opener, normal
+from .addresses import FsOptions, Opener, normalize
 from .failures import patiently
 from .ranges import ObjectFile, ObjectStatus
 from .tiered import FoundObject, Listing, layout_of, listing, without_layout
@@ -36,11 +36,11 @@ class ObjectFiles:
 
     def filesystem(self, address: str) -> tuple[FileSystem, str]:
         """Return PyArrow's file system, and the path in it."""
-        return self.opener.open(normal(without_layout(address)))
+        return self.opener.open(normalize(without_layout(address)))
 
     def open(self, address: str) -> ObjectFile:
         """Open an object for reading. Raises FileNotFoundError if it does not exist."""
-        found = self._known(address)
+        found = self._cached_object(address)
         if found is None or found.status is None:
             raise FileNotFoundError(2, "No such file or directory", address)
         return self._opened(found)
@@ -56,7 +56,7 @@ class ObjectFiles:
         return sorted(self._list(directory))
 
     def exists(self, address: str) -> bool:
-        return self._known(address) is not None
+        return self._cached_object(address) is not None
 
     def is_dir(self, address: str) -> bool:
         directory, name = _split(address)
@@ -65,12 +65,12 @@ class ObjectFiles:
         return self._listed_dir(address)
 
     def is_file(self, address: str) -> bool:
-        found = self._known(address)
+        found = self._cached_object(address)
         return found is not None and found.status is not None
 
     def status(self, address: str) -> ObjectStatus:
         """Return an object's status. Raises FileNotFoundError if it does not exist."""
-        found = self._known(address)
+        found = self._cached_object(address)
         if found is None or found.status is None:
             raise FileNotFoundError(2, "No such file or directory", address)
         return found.status if found.size_bytes is None else found.status._replace(st_size=found.size_bytes)
@@ -91,18 +91,18 @@ class ObjectFiles:
                 return False
         return True
 
-    def _known(self, address: str) -> FoundObject | None:
+    def _cached_object(self, address: str) -> FoundObject | None:
         directory, name = _split(address)
         if (listed := self._listed.get(directory)) is not None:
             return listed.get(name)
         if layout_of(address) is None:
-            return self._asked(address)
+            return self._fetch_object(address)
         try:
             return self._list(directory).get(name)
         except FileNotFoundError:
             return None
 
-    def _asked(self, address: str) -> FoundObject | None:
+    def _fetch_object(self, address: str) -> FoundObject | None:
         from pyarrow.fs import FileType
 
         def ask() -> FileInfo:
@@ -110,12 +110,12 @@ class ObjectFiles:
             return filesystem.get_file_info(path)
 
         info = patiently(ask, address)
-        return None if info.type == FileType.NotFound else _found(info, address)
+        return None if info.type == FileType.NotFound else _found_object(info, address)
 
     def _listed_dir(self, address: str) -> bool:
         """Return whether a directory exists, by a listing, which also reports missing buckets and wrong credentials."""
         try:
-            return bool(self._list(address)) or self._asked(address) is not None
+            return bool(self._list(address)) or self._fetch_object(address) is not None
         except (FileNotFoundError, NotADirectoryError):
             return False
 
@@ -149,11 +149,11 @@ def _listed(infos: Iterable[FileInfo], prefix: str, address: str) -> Iterator[tu
     for info in infos:
         name, slash, _ = info.path.removeprefix(prefix).partition("/")
         if name:
-            yield name, FoundObject(None, f"{address}/{name}") if slash else _found(info, f"{address}/{name}")
+            yield name, FoundObject(None, f"{address}/{name}") if slash else _found_object(info, f"{address}/{name}")
 
 
-def _found(info: FileInfo, address: str) -> FoundObject:
-    return FoundObject(ObjectStatus.of(info) if info.is_file else None, address)
+def _found_object(info: FileInfo, address: str) -> FoundObject:
+    return FoundObject(ObjectStatus.from_info(info) if info.is_file else None, address)
 
 
 def _split(address: str) -> tuple[str, str]:

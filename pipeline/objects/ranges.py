@@ -36,7 +36,7 @@ class ObjectStatus(NamedTuple):
     st_ctime_ns: int
 
     @classmethod
-    def of(cls, info: FileInfo) -> ObjectStatus:
+    def from_info(cls, info: FileInfo) -> ObjectStatus:
         time_ns, size_bytes = info.mtime_ns or 0, info.size or 0
         return cls(time_ns << 64 | size_bytes, size_bytes, time_ns)
 
@@ -170,7 +170,7 @@ class ObjectFile:
 
     def _status_now(self) -> ObjectStatus:
         filesystem, path = self._filesystem()
-        return ObjectStatus.of(filesystem.get_file_info(path))
+        return ObjectStatus.from_info(filesystem.get_file_info(path))
 
     @staticmethod
     def _tag_of(file: NativeFile) -> object:

@@ -57,7 +57,9 @@ class Damage(NamedTuple):
 
     def error(self) -> CorruptSourceError:
         """Return the error that FAILFAST raises."""
-        return CorruptSourceError.at(self.file, self.position, self.offset, expected=self.expected, actual=self.actual)
+        return CorruptSourceError.from_position(
+            self.file, self.position, self.offset, expected=self.expected, actual=self.actual
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from ...protocol.compression import MAX_DECOMPRESSED_BATCH_BYTES, decompress
 from ...protocol.errors import CorruptRecordError
 from ...protocol.records import CODEC_MASK, HEADER_BYTES, LOG_APPEND_TIME_BIT, RecordBatch
 from .batch_window import BatchWindow, Bools, Damage, Int64s
-from .lanes import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, hop, must, varints
+from .lanes import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, check, hop, varints
 
 GROUP_BYTES = 32 << 20
 """Size of unpacked records that are decoded together. A single batch may be larger."""
@@ -144,19 +144,19 @@ def _decode_group(
         offset_delta, at = varints(data, at, VARINT_BYTES_MAX)
         key_length, key_at = varints(data, at, VARINT_BYTES_MAX)
         at = key_at + np.maximum(key_length, 0)
-        must((at < record_end).all(), "a key leaves no room for a value")
+        check((at < record_end).all(), "a key leaves no room for a value")
         value_length, value_at = varints(data, at, VARINT_BYTES_MAX)
         header_counts, at = varints(data, value_at + np.maximum(value_length, 0), VARINT_BYTES_MAX)
         record_headers, at = _record_headers(data, at, record_end, header_counts)
         # No step goes back, so a field that left its record leaves `at` beyond the record's end.
-        must((at == record_end).all(), "a record is not as long as its fields")
+        check((at == record_end).all(), "a record is not as long as its fields")
     except IndexError:
         raise CorruptRecordError("a record leaves its batch") from None
     batch = np.repeat(np.arange(len(counts)), counts)
     rises = np.diff(offset_delta, prepend=-1) > 0
     rises[np.flatnonzero(np.diff(batch, prepend=-1))] = True
     last_offset_delta = headers["last_offset_delta"].astype(np.int64)[batch]
-    must((rises & (offset_delta >= 0) & (offset_delta <= last_offset_delta)).all(), "offsets do not rise")
+    check((rises & (offset_delta >= 0) & (offset_delta <= last_offset_delta)).all(), "offsets do not rise")
     timestamp_ms = headers["base_timestamp"].astype(np.int64)[batch] + timestamp_delta
     append_time = (headers["attributes"] & LOG_APPEND_TIME_BIT != 0)[batch]
     if append_time.any():
@@ -180,7 +180,7 @@ def _record_headers(
     data: NDArray[np.uint8], at: Int64s, record_end: Int64s, counts: Int64s
 ) -> tuple[HeaderColumns, Int64s]:
     """Return the headers of all records, whose counts were read up to `at`, and the position after them."""
-    must(((counts >= 0) & (counts <= record_end - at)).all() or not counts.any(), "an impossible number of headers")
+    check(((counts >= 0) & (counts <= record_end - at)).all() or not counts.any(), "an impossible number of headers")
     total = int(counts.sum())
     if total == 0:
         return HeaderColumns(counts, _BLANK, _BLANK, _BLANK, _BLANK), at
@@ -193,7 +193,7 @@ def _record_headers(
     for step, lanes in enumerate(hopping.tolist()):
         records, places = order[:lanes], rows[:lanes] + step
         length, here = varints(data, at[records], VARINT_BYTES_MAX)
-        must((length >= 0).all(), "a record header has no name")
+        check((length >= 0).all(), "a record header has no name")
         name_at[places], name_length[places] = here, length
         length, here = varints(data, here + length, VARINT_BYTES_MAX)
         value_at[places], value_length[places] = here, length

@@ -39,7 +39,7 @@ class Buckets(NamedTuple):
     fine: int
     """Number of fine buckets in each coarse one."""
 
-    def of(self, high: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    def bucket_numbers(self, high: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """Return the fine buckets for these 64 bits of hashes, numbered over all, in order. bucket // fine is the coarse one."""
         return (high >> np.uint64(32)) * np.uint64(self.coarse * self.fine) >> np.uint64(32)
 
@@ -96,7 +96,7 @@ class Parted:
     def each(self) -> Iterator[tuple[Column, ...]]:
         """Yield the columns of each part that has rows, once. Errors are those of the disk."""
         if self._file is None:
-            for rows, columns in self._taken():
+            for rows, columns in self._take_parts():
                 if rows.start < rows.stop:
                     yield tuple(column[rows] for column in columns)
             return
@@ -106,7 +106,7 @@ class Parted:
                 if pieces:
                     yield self._read(pieces, self._file)
 
-    def _taken(self) -> Iterator[tuple[slice, list[Column]]]:
+    def _take_parts(self) -> Iterator[tuple[slice, list[Column]]]:
         """Yield the rows of each part that has some, with the columns of all added rows, which are cleared."""
         if not self._added:
             return
@@ -124,7 +124,7 @@ class Parted:
     def _write(self) -> None:
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="ottla-", dir=_spark_directory())  # noqa: SIM115 `each` closes it
-        for part, (rows, columns) in enumerate(self._taken()):
+        for part, (rows, columns) in enumerate(self._take_parts()):
             if rows.start == rows.stop:
                 continue
             self._kinds = [(column.dtype, column.shape[1:]) for column in columns]

@@ -25,7 +25,7 @@ _BLANK = np.empty(0, np.int64)
 _OF_ONE_BYTE: Int64s = np.array([byte >> 1 ^ -(byte & 1) for byte in range(0x80)], np.int64)
 
 
-def must(holds: bool | np.bool_, what: str) -> None:
+def check(holds: bool | np.bool_, what: str) -> None:
     """Raise CorruptRecordError with this text unless the condition holds."""
     if not holds:
         raise CorruptRecordError(what)
@@ -44,12 +44,12 @@ def hop(data: NDArray[np.uint8], starts: Int64s, ends: Int64s, counts: Int64s) -
     total = int(counts.sum())
     if total == 0:
         body_at = record_end = _BLANK
-        must((starts == ends).all(), "bytes in a batch without records")
+        check((starts == ends).all(), "bytes in a batch without records")
     elif total >= LANES_MIN * int(counts.max()):
         body_at, record_end = _hop_together(data, starts, ends, counts, total)
     else:
         body_at, record_end = _hop_alone(data, starts, ends, counts)
-    must((body_at <= record_end).all(), "a record of negative length")
+    check((body_at <= record_end).all(), "a record of negative length")
     return body_at, record_end
 
 
@@ -69,7 +69,7 @@ def _hop_together(
         after += length
         record_end[places] = after
         at[:lanes] = after
-    must((at == ends[order]).all(), "records do not end where their batch does")
+    check((at == ends[order]).all(), "records do not end where their batch does")
     return body_at, record_end
 
 
@@ -84,7 +84,7 @@ def _hop_alone(data: NDArray[np.uint8], starts: Int64s, ends: Int64s, counts: In
             body_at.append(start + at)
             at += length
             record_end.append(start + at)
-        must(start + at == end, "records do not end where their batch does")
+        check(start + at == end, "records do not end where their batch does")
     return np.array(body_at, np.int64), np.array(record_end, np.int64)
 
 
@@ -104,7 +104,7 @@ def varints(data: NDArray[np.uint8], at: Int64s, byte_count_max: int) -> tuple[I
     where: slice | Int64s = slice(None) if is_longer.all() else np.flatnonzero(is_longer)
     shift = 7
     while True:
-        must(shift < 7 * byte_count_max, f"a variable-length integer of more than {byte_count_max} bytes")
+        check(shift < 7 * byte_count_max, f"a variable-length integer of more than {byte_count_max} bytes")
         byte = data[after[where]]
         raw[where] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
         after[where] += 1

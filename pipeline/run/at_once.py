@@ -21,7 +21,7 @@ T = TypeVar("T", TopicPartition, CompactionPlan)
 GIVE_UP_EVERY_S = 1.0
 
 
-def of_each(
+def run_each(
     engine: Engine,
     work: Callable[[T], PartitionResult],
     things: Sequence[T],

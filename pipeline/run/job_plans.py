@@ -107,7 +107,7 @@ def plan_partition(job: Job, tp: TopicPartition, *, resume: bool = False, discar
         UsageError, CorruptSourceError, SourceChangedError: As `make_plan` and `open_log`. UsageError also while the log is
             being moved between data directories.
     """
-    store, files = job.store().of(tp), OsFiles()
+    store, files = job.store().store_of(tp), OsFiles()
     store.check_settled(tp)
     config = store.config_of(tp.topic, job.configs)
     closed_up_to = roll(files, store, tp, job.now_ms()) if job.includes_active and config.is_compact else 0

@@ -112,7 +112,7 @@ def install_plan(
 
     files, now_ms = OsFiles(), job.now_ms()
     if job.admin is None:
-        store = job.store().of(plan.topic_partition)
+        store = job.store().store_of(plan.topic_partition)
         store.check_settled(plan.topic_partition)
         with job.installing:
             done = install(

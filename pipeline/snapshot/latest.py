@@ -97,12 +97,12 @@ def round_that_sees_all(
 def _read(found: DataFrame, of: Round, schema: pa.Schema) -> DataFrame:
     def read(batches: Batches) -> Batches:
         for number, offsets in offsets_of(batches):
-            yield from of_part(of, number, offsets, schema)
+            yield from read_part(of, number, offsets, schema)
 
     return mapped(found, read, schema)
 
 
-def of_part(of: Round, number: int, offsets: NDArray[np.int64], schema: pa.Schema) -> Batches:
+def read_part(of: Round, number: int, offsets: NDArray[np.int64], schema: pa.Schema) -> Batches:
     """Yield the chosen records of a part. Raises SourceChangedError if some of them are missing."""
     task = of.tasks[number]
     count = 0

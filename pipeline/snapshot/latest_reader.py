@@ -23,7 +23,7 @@ from ..source.read_options import ReadOptions
 from ..source.reading import partitions_of
 from ..stores.store import Store
 from ..stores.stores import Stores
-from .latest import of_part, round_that_sees_all
+from .latest import read_part, round_that_sees_all
 from .snapshot import MIN_RECORD_BYTES, NEWEST, NewestRows, chosen, keys_of, work_count
 from .snapshot_rounds import ROUNDS_MAX, Round
 
@@ -148,7 +148,7 @@ def latest_of(
             f"{store.data_dir}: segments of {tp} were replaced in each of {ROUNDS_MAX} attempts to read its keys: its cleaner is faster"
         )
     for number, offsets in parts:
-        yield from of_part(of, number, offsets, schema)
+        yield from read_part(of, number, offsets, schema)
 
 
 def _rows(of: Round, tp: TopicPartition, share: int, shares: int, key: bytes | None) -> Iterator[NewestRows]:

@@ -159,7 +159,7 @@ def chosen(
     held_bytes, fine = ROWS_A_BUCKET * NEWEST.itemsize, np.uint64(buckets.fine)
     keys, found = Parted(buckets.fine, held_bytes), Parted(buckets.fine, held_bytes)
     for each in rows:
-        keys.add(buckets.of(each["high"]) % fine, (each,))
+        keys.add(buckets.bucket_numbers(each["high"]) % fine, (each,))
     for (own,) in keys.each():
         parts, offsets = _living([own], keeps_deleted)
         found.add(parts % buckets.fine, (parts, offsets))

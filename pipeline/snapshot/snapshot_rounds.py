@@ -54,7 +54,7 @@ class Seal(NamedTuple):
     """Change time; None for a log's last segment, which may still grow."""
 
     @classmethod
-    def of(cls, path: str, file: File, *, is_last: bool) -> Seal:
+    def from_file(cls, path: str, file: File, *, is_last: bool) -> Seal:
         found = status_of(file)
         return cls(path, found.st_ino, found.st_size, None if is_last else found.st_ctime_ns)
 
@@ -209,7 +209,7 @@ def _seals(log: OpenLog, start: int) -> Iterator[Seal]:
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         if segment.base_offset < log.end_offset and (following is None or following.base_offset > start):
             path = paths.log_path(segment.directory, segment.base_offset)
-            yield Seal.of(path, segment.log_file, is_last=following is None)
+            yield Seal.from_file(path, segment.log_file, is_last=following is None)
 
 
 def _sees_all(log: OpenLog) -> bool:
@@ -250,7 +250,7 @@ def run_rounds(
             for part, chosen, _ in found:
                 if rows.get(part, 0) != chosen:
                     split = now.tasks[part - now.first_part].split
-                    raise CorruptSourceError.at(
+                    raise CorruptSourceError.from_position(
                         split.log_path,
                         split.start,
                         split.from_offset,

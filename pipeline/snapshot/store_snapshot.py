@@ -25,7 +25,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from ..errors import PipelineError, SourceChangedError, UsageError
-from ..objects.addresses import is_address, normal
+from ..objects.addresses import is_address, normalize
 from ..objects.object_files import ObjectFiles
 from ..objects.uploads import put, remove
 from .layers import Order, SnapshotResult, manifest_of
@@ -55,7 +55,7 @@ def find(objects: ObjectFiles, address: str) -> FoundSnapshot | None:
     Raises:
         UsageError: Something else is there, or a manifest of a later release.
     """
-    address = normal(address)
+    address = normalize(address)
     try:
         names = objects.list(address)
     except FileNotFoundError:
@@ -94,7 +94,7 @@ def check_place(out: str, since: str | None) -> None:
     """Raise UsageError for an earlier snapshot that the new one cannot refer to."""
     if since is None or not (is_address(out) or is_address(since)):
         return
-    if not is_address(out) or not is_address(since) or normal(out) != normal(since):
+    if not is_address(out) or not is_address(since) or normalize(out) != normalize(since):
         raise UsageError(
             f"--since {since}: expected {out} itself (with --overwrite), as a store has no links to files of another snapshot"
         )
@@ -112,7 +112,7 @@ def write_to_store(out: str, order: Order, objects: ObjectFiles) -> SnapshotResu
         ServiceFailedError: The store does not answer. If that happened at the manifest's upload, the new snapshot may exist.
         Whatever the order's `run` raises.
     """
-    address, since, now_ms = normal(out), order.since, order.now_ms
+    address, since, now_ms = normalize(out), order.since, order.now_ms
     before = find(objects, address)
     if before is not None and not order.overwrite:
         raise UsageError(f"{out}: expected no snapshot there, found one (--overwrite replaces it)")
@@ -179,10 +179,10 @@ def _tidy(objects: ObjectFiles, address: str, name: str, named: set[str], now_ms
 
 
 def _remove_parts(objects: ObjectFiles, folder: str, *, keep: Sequence[str] | set[str]) -> None:
-    def those() -> Iterator[str]:
+    def list_addresses() -> Iterator[str]:
         for each in objects.list(folder):
             if f"{folder}/{each}" not in keep:
                 yield f"{folder}/{each}"
 
     with suppress(FileNotFoundError, PipelineError):
-        remove(objects, those())
+        remove(objects, list_addresses())

@@ -18,7 +18,7 @@ from ...storage.disk import paths
 from ...storage.disk.paths import TopicPartition
 from ...storage.segment.index import AbortedTxn
 from ..errors import UsageError
-from ..objects.addresses import is_address, normal
+from ..objects.addresses import is_address, normalize
 from ..objects.tiered import layout_of
 from ..stores.log_files import PartitionLog, Split
 from ..stores.log_tails import Tail
@@ -67,7 +67,9 @@ def partitions_of(
     """
     files = ReadingFiles(options.fs) if files is None else files
     path = (
-        normal(options.path) if is_address(options.path) and "," not in options.path else os.path.abspath(options.path)
+        normalize(options.path)
+        if is_address(options.path) and "," not in options.path
+        else os.path.abspath(options.path)
     )
     store: Store | Stores
     parent, _, name = path.rpartition("/")
@@ -117,13 +119,13 @@ def opened(
     tails: Tails | None = None,
     from_offset: int = 0,
 ) -> Iterator[OpenLog]:
-    """Open one partition. Errors are those of `PartitionLog`, and of `Stores.of`.
+    """Open one partition. Errors are those of `PartitionLog`, and of `Stores.store_of`.
 
     Args:
         tails: Tails of the last time, updated for the next.
         from_offset: With tails, the first offset to read.
     """
-    store = store.of(tp)
+    store = store.store_of(tp)
     if is_address(store.data_dir):  # segments of tiered storage may overlap, and each look at a tail costs a request
         tails = None
     high_watermark = None
@@ -166,7 +168,7 @@ def offset_range(options: ReadOptions, log: OpenLog) -> tuple[int, int]:
     start = starting_offset(options, log, default=EARLIEST)
     timestamp_ms = options.ending_timestamp_ms
     if timestamp_ms is None and options.ending_timestamps_ms is not None:
-        timestamp_ms = _own(options.ending_timestamps_ms, log, "endingOffsetsByTimestamp")
+        timestamp_ms = _own_offset(options.ending_timestamps_ms, log, "endingOffsetsByTimestamp")
     if timestamp_ms is None:
         end = _resolved(options, log, "endingOffsets", options.ending_offsets, LATEST)
     elif (found := log.log.offset_for_timestamp(timestamp_ms)) is None:
@@ -184,7 +186,7 @@ def starting_offset(options: ReadOptions, log: OpenLog, *, default: int) -> int:
     """
     timestamp_ms = options.starting_timestamp_ms
     if timestamp_ms is None and options.starting_timestamps_ms is not None:
-        timestamp_ms = _own(options.starting_timestamps_ms, log, "startingOffsetsByTimestamp")
+        timestamp_ms = _own_offset(options.starting_timestamps_ms, log, "startingOffsetsByTimestamp")
     if timestamp_ms is None:
         return _resolved(options, log, "startingOffsets", options.starting_offsets, default)
     found = log.log.offset_for_timestamp(timestamp_ms)
@@ -198,13 +200,13 @@ def starting_offset(options: ReadOptions, log: OpenLog, *, default: int) -> int:
 
 def _resolved(options: ReadOptions, log: OpenLog, name: str, given: Offsets | None, default: int) -> int:
     offsets = default if given is None else given
-    offset = offsets if isinstance(offsets, int) else _own(offsets, log, name)
+    offset = offsets if isinstance(offsets, int) else _own_offset(offsets, log, name)
     if offset < 0:
         return log.start_offset if offset == EARLIEST else log.end_offset
     return within(options, log, offset, name)
 
 
-def _own(given: Mapping[TopicPartition, int], log: OpenLog, name: str) -> int:
+def _own_offset(given: Mapping[TopicPartition, int], log: OpenLog, name: str) -> int:
     if log.log.of not in given:
         raise UsageError(f"option {name} has no entry for {log.log.of}, which is also read")
     return given[log.log.of]

@@ -67,7 +67,7 @@ def read_split(split: Split, wanted: Wanted, *, on_damage: OnDamage = fail_fast)
         SourceChangedError: The offsets are not in the log any more.
         Whatever `on_damage` raises.
     """
-    for part, segment in _found(split):
+    for part, segment in _find_segments(split):
         for window in _checked_windows(part, segment, on_damage):
             for records in _decoded(_chosen(window, part, wanted), on_damage):
                 inside = (records.offset >= part.from_offset) & (records.offset < part.up_to_offset)
@@ -77,7 +77,7 @@ def read_split(split: Split, wanted: Wanted, *, on_damage: OnDamage = fail_fast)
 def damage_in(split: Split) -> list[Damage]:
     """Return all damage at which FAILFAST would stop, and which DROPMALFORMED skips."""
     found: list[Damage] = []
-    for part, segment in _found(split):
+    for part, segment in _find_segments(split):
         for window in _checked_windows(part, segment, found.append):
             is_data = window.headers["attributes"] & CONTROL_BIT == 0
             for _ in _decoded(window.only(is_data), found.append):
@@ -85,7 +85,7 @@ def damage_in(split: Split) -> list[Damage]:
     return found
 
 
-def _found(split: Split) -> Iterator[tuple[Split, LogSegment]]:
+def _find_segments(split: Split) -> Iterator[tuple[Split, LogSegment]]:
     """Yield the split with its segment, or the splits that have replaced it."""
     parts = [split]
     looks = 0

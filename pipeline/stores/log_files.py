@@ -130,7 +130,7 @@ class PartitionLog:
             segments = open_segments(self._files, self.directory, from_offset=from_offset, pause=pause)
             if tail.is_in(segments):
                 for segment in segments:
-                    tail.tell(segment)
+                    tail.add_to_index(segment)
                 return segments, tail
             for segment in segments:
                 segment.log_file.close()
@@ -140,7 +140,7 @@ class PartitionLog:
     def tail(self) -> Tail | None:
         """Tail for the next look, if the log `follows`. After a call of `transactions` it includes their state."""
         aborted = [] if self._producers is None else self._aborted()
-        return Tail.of(self.topic_id, self.segments, self._producers, aborted, self._before)
+        return Tail.from_segments(self.topic_id, self.segments, self._producers, aborted, self._before)
 
     def close(self) -> None:
         """Close the descriptors."""

@@ -37,7 +37,7 @@ class Tail:
     """Aborted transactions that the broker may not have written to an index yet."""
 
     @classmethod
-    def of(
+    def from_segments(
         cls,
         topic_id: bytes | None,
         segments: Sequence[LogSegment],
@@ -71,7 +71,7 @@ class Tail:
                 return segment.log_file.read_at(self.position, HEADER_BYTES) == self.header
         return False
 
-    def tell(self, segment: LogSegment) -> None:
+    def add_to_index(self, segment: LogSegment) -> None:
         """Add the batch to the offset index of its segment, in memory."""
         if segment.base_offset == self.base_offset:
             # ValueError: the batch does not continue the index, or the rebuilt index.

@@ -19,7 +19,7 @@ from ...protocol.records import HEADER_BYTES
 from ...storage.disk.files import Buffer, File, Files, Ownership
 from ...storage.disk.os_files import OsFile, OsFiles
 from ..errors import SourceChangedError
-from ..objects.addresses import Opener, is_address, normal
+from ..objects.addresses import Opener, is_address, normalize
 from ..objects.object_files import ObjectFiles
 from ..objects.ranges import ObjectFile, ObjectStatus
 
@@ -272,4 +272,4 @@ def check_unchanged(file: File) -> None:
 
 def resolved(data_dir: str) -> str:
     """Return the canonical form of a path or an address, as a directory next to a link may be on another disk."""
-    return normal(data_dir) if is_address(data_dir) else os.path.realpath(data_dir)
+    return normalize(data_dir) if is_address(data_dir) else os.path.realpath(data_dir)

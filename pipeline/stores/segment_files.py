@@ -24,7 +24,7 @@ from ...storage.segment.segment import LogSegment
 from ...storage.topics.config import LogConfig
 from ..errors import CorruptSourceError, SourceChangedError, UsageError
 from .reading_files import ReadingFiles
-from .segment_names import SegmentNames, look
+from .segment_names import SegmentNames, list_segments
 
 LOOKS_MAX = 150
 """Limit of attempts for a directory that changes before all of it is open. Each opens only the files replaced since the last
@@ -50,12 +50,12 @@ def open_segments(
     """Open all segments, in order, as of one moment; `is_settled` and `was_replaced` describe each of them.
 
     Args:
-        from_offset: See `look`.
+        from_offset: See `list_segments`.
         pause: Called between two looks at a directory that has changed.
 
     Raises:
         UsageError: There are none.
-        CorruptSourceError: As `look`.
+        CorruptSourceError: As `list_segments`.
         SourceChangedError: The directory was deleted, or changes faster than it can be opened.
     """
     held: dict[int, tuple[SegmentNames, LogSegment]] = {}
@@ -63,7 +63,7 @@ def open_segments(
         with closed_on_error(held):
             for _ in range(LOOKS_MAX):
                 try:
-                    there = look(files, directory, from_offset=from_offset)
+                    there = list_segments(files, directory, from_offset=from_offset)
                     if there and _is_held(there, held):
                         return [held[names.base_offset][1] for names in there]
                     _follow(there, held, files, directory, config or LogConfig(), now_ms)
@@ -79,10 +79,10 @@ def open_segments(
                 raise UsageError(f"{directory} has no segments")
             raise SourceChangedError(f"{directory} was changed in each of {LOOKS_MAX} attempts to open it")
     except FileNotFoundError as error:
-        raise gone(directory) from error
+        raise deleted_log_error(directory) from error
 
 
-def gone(directory: str) -> SourceChangedError:
+def deleted_log_error(directory: str) -> SourceChangedError:
     """Return the error for a log that was deleted."""
     return SourceChangedError(
         f"{directory} was deleted while it was opened: it was moved to another data directory, or its topic was deleted"

@@ -57,7 +57,7 @@ class SegmentNames:
         return not self.suffix and not any(name.endswith(paths.SWAP) for name in self.indexes.values())
 
 
-def look(files: Files, directory: str, *, from_offset: int = 0) -> list[SegmentNames]:
+def list_segments(files: Files, directory: str, *, from_offset: int = 0) -> list[SegmentNames]:
     """Return the segments that a directory has now, in order.
 
     Args:

@@ -29,7 +29,7 @@ from ...storage.topics.cluster_metadata import read_cluster_metadata
 from ...storage.topics.config import TOPIC_OPTIONS, ConfigError, LogConfig
 from ..errors import CorruptSourceError, UsageError
 from .reading_files import ReadingFiles, resolved
-from .segment_files import gone
+from .segment_files import deleted_log_error
 
 PRODUCER_EXPIRATION = "producer.id.expiration.ms"
 _POLICY = "cleanup.policy"
@@ -71,8 +71,8 @@ class Store:
             raise UsageError(f"{self.data_dir} has no log of {which}")
         return sorted(found)
 
-    def of(self, tp: TopicPartition) -> Store:
-        """Return this store. Raises UsageError as `Stores.of`."""
+    def store_of(self, tp: TopicPartition) -> Store:
+        """Return this store. Raises UsageError as `Stores.store_of`."""
         self.check_moved(tp, frozenset({self.data_dir}))
         return self
 
@@ -103,7 +103,7 @@ class Store:
         try:
             return other_place(self.files, directory) if self.files.is_dir(directory) else None
         except FileNotFoundError as error:
-            raise gone(directory) from error
+            raise deleted_log_error(directory) from error
 
     @property
     def stores(self) -> list[Store]:

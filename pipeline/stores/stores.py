@@ -23,7 +23,7 @@ from ...storage.disk.health import DataDirectoryError
 from ...storage.disk.paths import TopicPartition
 from ..errors import UsageError
 from ..objects.addresses import is_address
-from .segment_files import gone
+from .segment_files import deleted_log_error
 from .store import Store
 
 
@@ -77,7 +77,7 @@ class Stores:
             raise UsageError(f"{self.data_dir} has no log of {which}")
         return found
 
-    def of(self, tp: TopicPartition) -> Store:
+    def store_of(self, tp: TopicPartition) -> Store:
         """Return the store with the log of a partition; the first store if none has it.
 
         Raises:
@@ -98,7 +98,7 @@ class Stores:
             except DataDirectoryError as error:
                 raise UsageError(str(error)) from error
             except FileNotFoundError as error:
-                raise gone(error.filename or str(tp)) from error
+                raise deleted_log_error(error.filename or str(tp)) from error
             found = [each for each in found if each.directory_of(tp) == directory]
         found[0].check_moved(tp, self._paths)
         return found[0]

@@ -188,7 +188,7 @@ def _end_of(store: Store, tp: TopicPartition) -> int:
     for window in WindowCursor(store.files, [last], damages.append, checks_crc=False):
         end = int(window.last_offsets.max()) + 1
     for damage in damages:
-        raise CorruptSourceError.at(
+        raise CorruptSourceError.from_position(
             damage.file, damage.position, damage.offset, expected=damage.expected, actual=damage.actual
         )
     return min(end, OFFSET_MAX)

@@ -39,11 +39,11 @@ class Finding(NamedTuple):
     def __str__(self) -> str:
         place = self.file + ("" if self.position is None else f", byte {self.position}")
         place += "" if self.offset < 0 else f", offset {self.offset}"
-        place += "" if self.key is None else f", key {shown(self.key)}"
+        place += "" if self.key is None else f", key {format_key(self.key)}"
         return f"{self.rule}: {place}: expected {self.expected}, found {self.actual}"
 
 
-def shown(key: bytes) -> str:
+def format_key(key: bytes) -> str:
     """Return a key in Python's notation, shortened if it is long."""
     return repr(key) if len(key) <= _KEY_BYTES_SHOWN else f"{key[:_KEY_BYTES_SHOWN]!r}… ({len(key)} bytes)"
 
@@ -149,5 +149,5 @@ class VerifyReport:
 def _as_dict(finding: Finding) -> dict[str, Any]:
     fields = finding._asdict()
     if finding.key is not None:
-        fields["key"], fields["key_hex"] = shown(finding.key), finding.key.hex()
+        fields["key"], fields["key_hex"] = format_key(finding.key), finding.key.hex()
     return fields

@@ -101,16 +101,16 @@ class KeyTable:
         self._count += len(rows)
 
     def overflow(self) -> KeyRows:
-        """Return all rows, as `rest`, if there are too many. Few keys with many records are kept."""
+        """Return all rows, as `remaining_rows`, if there are too many. Few keys with many records are kept."""
         if self._count < self._rows_at_once:
             return NO_KEYS
-        merged = self.rest()
+        merged = self.remaining_rows()
         if len(merged) > self._rows_at_once // 2:
             return merged
         self._parts, self._count = [merged], len(merged)
         return NO_KEYS
 
-    def rest(self) -> KeyRows:
+    def remaining_rows(self) -> KeyRows:
         """Return the rows that were added and not returned yet: one per key, in order of the hash."""
         parts, self._parts, self._count = self._parts, [], 0
         return merge(parts)

@@ -120,7 +120,7 @@ class WindowCursor:
         self._files = files
         self._report = report
         self._checks_crc = checks_crc
-        self._windows = self._all(segments)
+        self._windows = self._read_segments(segments)
         self._next: BatchWindow | None = None
         self.batches = self.bytes = self.torn_bytes = 0
         """Counts so far."""
@@ -145,7 +145,7 @@ class WindowCursor:
         window, self._next = self._next, None
         return next(self._windows, None) if window is None else window
 
-    def _all(self, segments: Sequence[SegmentRef]) -> Iterator[BatchWindow]:
+    def _read_segments(self, segments: Sequence[SegmentRef]) -> Iterator[BatchWindow]:
         for segment in segments:
             try:
                 file = self._files.open(segment.log_path)

@@ -24,7 +24,7 @@ from .key_audit import KeyRows, KeyTable
 from .log_view import Report, WindowCursor
 from .promises import JudgedRange, Promises
 from .record_table import NO_HORIZON, RecordTable, differing, table_of
-from .segment_checks import BatchPlaces, at, check_epochs, check_fields, check_indexes
+from .segment_checks import BatchPlaces, check_epochs, check_fields, check_indexes, finding_at
 
 
 @dataclass(slots=True)
@@ -82,13 +82,13 @@ class _Audit:
                     self._compare(inside, list(after.below(int(inside.last_offsets[-1]) + 1)), sealed_ms)
                     yield self._keys.overflow()
         for window in after:
-            self._alone([window])
+            self._judge_alone([window])
             yield self._keys.overflow()
         if of.segment.has_indexes and not of.segment.is_active:
             with suppress(FileNotFoundError):
                 check_indexes(self._files, of.segment, self._places, self._promises.own_transactions, self._report)
         of.segment.check_is_there(self._files)  # otherwise these were another segment's indexes
-        yield self._keys.rest()
+        yield self._keys.remaining_rows()
         result.batches, result.bytes, result.torn_bytes = after.batches, after.bytes, after.torn_bytes
         return result
 
@@ -109,7 +109,9 @@ class _Audit:
         # Records hidden by DeleteRecords count as clean without a pass.
         promised = (table.offsets >= self._promises.log_start_offset) & (table.offsets < self._promises.clean_end)
         gone = table.is_aborted & promised
-        self._each(table, gone, "data of aborted transactions is gone", "no data of an aborted transaction", "a record")
+        self._report_each(
+            table, gone, "data of aborted transactions is gone", "no data of an aborted transaction", "a record"
+        )
         return table
 
     def _records(self, windows: Sequence[BatchWindow], report: Report) -> RecordTable:
@@ -119,13 +121,13 @@ class _Audit:
             spans = self._promises.transactions.aborted_in(first, end)
         return table_of(windows, spans, report)
 
-    def _alone(self, windows: Sequence[BatchWindow]) -> None:
+    def _judge_alone(self, windows: Sequence[BatchWindow]) -> None:
         """Judge batches without originals."""
         table = self._table(windows)
         for window in windows:
             for row in np.flatnonzero(window.base_offsets < self._promises.before_end).tolist():
                 rule = "batches are those of the originals"
-                self._report(at(rule, window, row, "no batch that begins here", "one"))
+                self._report(finding_at(rule, window, row, "no batch that begins here", "one"))
         known = self._keyed(table) & (table.offsets >= self._promises.before_end)
         self._note(table, known, np.ones(len(table), np.bool_), np.zeros(len(table), np.bool_))
 
@@ -139,7 +141,7 @@ class _Audit:
         rows = np.minimum(np.searchsorted(before.offsets, after.offsets), max(len(before) - 1, 0))
         found = before.offsets[rows] == after.offsets if len(before) else np.zeros(len(after), np.bool_)
         rule = "records are those of the originals"
-        self._each(after, ~found, rule, "no record at this offset", "one")
+        self._report_each(after, ~found, rule, "no record at this offset", "one")
         self._compare_records(before, after, rows[found], np.flatnonzero(found))
         left = np.isin(before.offsets, after.offsets)
         excused = before.is_tombstone & self._is_due(before.horizons_ms, sealed_ms)
@@ -171,7 +173,9 @@ class _Audit:
         rows = np.minimum(np.searchsorted(bases, own), len(bases) - 1)
         known = bases[rows] == own
         for row in np.flatnonzero(~known).tolist():
-            self._report(at("batches are those of the originals", after, row, "no batch that begins here", "one"))
+            self._report(
+                finding_at("batches are those of the originals", after, row, "no batch that begins here", "one")
+            )
         rows, own_rows = rows[known], np.flatnonzero(known)
         old, new = before.headers[rows], after.headers[own_rows]
         is_empty = new["record_count"] == 0
@@ -204,7 +208,9 @@ class _Audit:
         if rule == name or rule in HEADER.names:  # type: ignore[operator]
             rule = f"a batch keeps its {name.replace('_', ' ')}"
         for place in np.flatnonzero(expected != actual).tolist():
-            self._report(at(rule, window, int(rows[place]), f"{name} {int(expected[place])}", str(int(actual[place]))))
+            self._report(
+                finding_at(rule, window, int(rows[place]), f"{name} {int(expected[place])}", str(int(actual[place])))
+            )
 
     def _compare_gone(self, before: BatchWindow, windows: Iterable[BatchWindow], sealed_ms: int) -> None:
         """Report removed batches that must not be removed for a reason other than the keys of their records."""
@@ -216,13 +222,13 @@ class _Audit:
         is_marker = (attributes & CONTROL_BIT != 0) & (before.headers["record_count"] > 0)
         lost = gone & is_marker & ~self._is_due(horizons, sealed_ms)
         for row in np.flatnonzero(lost).tolist():
-            self._gone("markers within their horizon are kept", before, row, "this marker")
+            self._report_missing("markers within their horizon are kept", before, row, "this marker")
         pinned = np.isin(before.last_offsets, self._pinned)
         for row in np.flatnonzero(gone & pinned).tolist():
             rule = "the last batch of a producer, and of the compacted part, is kept"
-            self._gone(rule, before, row, "this batch, if without records")
+            self._report_missing(rule, before, row, "this batch, if without records")
 
-    def _gone(self, rule: str, before: BatchWindow, row: int, expected: str) -> None:
+    def _report_missing(self, rule: str, before: BatchWindow, row: int, expected: str) -> None:
         offset = int(before.base_offsets[row])
         self._report(Finding(rule, self._of.segment.log_path, None, offset, expected, "none"))
 
@@ -242,19 +248,19 @@ class _Audit:
         for what, broken in changed.items():
             mask = np.zeros(len(after), np.bool_)
             mask[new[broken]] = True
-            self._each(after, mask, f"a record keeps its {what}", f"the {what} of the original", "another")
+            self._report_each(after, mask, f"a record keeps its {what}", f"the {what} of the original", "another")
 
     def _compare_exactly(self, before: RecordTable, after: RecordTable, left: Bools, excused: Bools) -> None:
         """Report differences in what one pass removes and marks independently of the keys."""
         inside = before.is_data & (before.offsets < self._promises.clean_end)
         must_go = inside & (before.is_keyless | (excused & ~before.is_aborted)) & left
-        self._each(
+        self._report_each(
             before, must_go, "keyless records and tombstones past their horizon are gone", "no record", "this one"
         )
         unmarked = after.is_tombstone & (after.horizons_ms == NO_HORIZON) & (after.offsets < self._promises.clean_end)
-        self._each(after, unmarked, "a tombstone that is kept has a delete horizon", "a delete horizon", "none")
+        self._report_each(after, unmarked, "a tombstone that is kept has a delete horizon", "a delete horizon", "none")
 
-    def _each(self, table: RecordTable, mask: Bools, rule: str, expected: str, actual: str) -> None:
+    def _report_each(self, table: RecordTable, mask: Bools, rule: str, expected: str, actual: str) -> None:
         """Report one finding for each record that a mask selects."""
         for row in np.flatnonzero(mask).tolist():
             window, batch = table.place(row)
@@ -265,6 +271,6 @@ class _Audit:
 
 def _refuse(finding: Finding) -> None:
     """Raise damage of the originals, as nothing can be compared then."""
-    raise CorruptSourceError.at(
+    raise CorruptSourceError.from_position(
         finding.file, finding.position, finding.offset, expected=finding.expected, actual=finding.actual
     )

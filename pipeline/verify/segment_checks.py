@@ -103,7 +103,7 @@ def check_fields(window: BatchWindow, report: Report) -> None:
     for rule, names, breaks in FIELD_RULES:
         for row in np.flatnonzero(breaks(window)).tolist():
             actual = ", ".join(f"{name} {int(window.headers[name][row])}" for name in names)
-            report(at(rule, window, row, "fields that agree", actual))
+            report(finding_at(rule, window, row, "fields that agree", actual))
 
 
 def check_epochs(window: BatchWindow, epoch: int, report: Report) -> int:
@@ -112,7 +112,9 @@ def check_epochs(window: BatchWindow, epoch: int, report: Report) -> int:
     before = np.maximum.accumulate(np.concatenate(([epoch], epochs)))[:-1]
     for row in np.flatnonzero(epochs < before).tolist():
         report(
-            at("leader epochs never fall", window, row, f"leader epoch {before[row]} or later", str(int(epochs[row])))
+            finding_at(
+                "leader epochs never fall", window, row, f"leader epoch {before[row]} or later", str(int(epochs[row]))
+            )
         )
     return int(max(epoch, epochs.max(initial=epoch)))
 
@@ -126,10 +128,12 @@ def check_timestamps(records: RecordColumns, report: Report) -> None:
     wrong = (latest != stated) & (latest > np.iinfo(np.int64).min)
     for row in np.flatnonzero(wrong).tolist():
         rule = "a batch's max timestamp is its latest record's"
-        report(at(rule, window, row, f"max timestamp {latest[row]}", str(int(stated[row]))))
+        report(finding_at(rule, window, row, f"max timestamp {latest[row]}", str(int(stated[row]))))
 
 
-def at(rule: str, window: BatchWindow, row: int, expected: str, actual: str, key: bytes | None = None) -> Finding:
+def finding_at(
+    rule: str, window: BatchWindow, row: int, expected: str, actual: str, key: bytes | None = None
+) -> Finding:
     """Return a finding about the batch in this row."""
     damage = window.damage(row, expected, actual)
     return Finding(rule, damage.file, damage.position, damage.offset, expected, actual, key)

@@ -82,7 +82,7 @@ def marks_of(files: Files, segment: SegmentRef) -> Marks:
     """Read a segment's headers. Damage ends the read without an error, as the check of the segment reports it."""
     parts, record_count = [NO_ROWS], 0
     for window in WindowCursor(files, [segment], lambda _: None, checks_crc=False):
-        parts.append(_of_window(window))
+        parts.append(_rows_of_window(window))
         # An invalid count must not increase the sum.
         counts = np.clip(window.column("record_count"), 0, window.column("last_offset_delta") + 1)
         record_count += int(counts.sum())
@@ -123,7 +123,7 @@ def is_aborted(window: BatchWindow, spans: Iterable[Span]) -> Bools:
     return found
 
 
-def _of_window(window: BatchWindow) -> Rows:
+def _rows_of_window(window: BatchWindow) -> Rows:
     attributes = window.headers["attributes"]
     chosen = window.only(attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) != 0)
     rows = np.empty(len(chosen), ROWS)

@@ -118,7 +118,7 @@ def judge_blobs(blobs: Iterable[tuple[int, Buffer]], promises: Promises, buckets
         if data[0]:
             own = from_bytes(memoryview(data)[1:])
             put_by = rows.setdefault(bucket, Parted(buckets.fine, held_bytes))
-            put_by.add(buckets.of(own["high"]) % fine, (own,))
+            put_by.add(buckets.bucket_numbers(own["high"]) % fine, (own,))
         else:
             yield data[1:]
     while rows:
@@ -155,7 +155,7 @@ def report_of(scope: Scope, promises: Promises, judged: JudgedStore, files: File
     count = len(findings) + sum(result.finding_count for result in results)
     findings += [finding for result in results for finding in result.findings]
     verdicts = sorted((each for _, found in judged.verdicts for each in found), key=lambda each: each.offset)
-    named = [_named(verdict, scope.ranges, files) for verdict in verdicts[:FINDINGS_MAX]]
+    named = [_finding_of(verdict, scope.ranges, files) for verdict in verdicts[:FINDINGS_MAX]]
     return PartitionReport(
         topic=scope.tp.topic,
         partition=scope.tp.partition,
@@ -170,7 +170,7 @@ def report_of(scope: Scope, promises: Promises, judged: JudgedStore, files: File
     )
 
 
-def _named(verdict: Verdict, ranges: Sequence[JudgedRange], files: Files) -> Finding:
+def _finding_of(verdict: Verdict, ranges: Sequence[JudgedRange], files: Files) -> Finding:
     """Look up the record of a verdict, as only its key's hash is known."""
     of = next(each for each in ranges if verdict.offset < each.segment.end_offset)
     segments = [of.segment] if verdict.rule == LEFT else [*of.before, of.segment]

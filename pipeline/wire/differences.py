@@ -28,7 +28,7 @@ class SideName(NamedTuple):
     topic: str
     bootstrap: str
 
-    def of(self, partition: int) -> str:
+    def describe(self, partition: int) -> str:
         return f"{self.topic}-{partition} at {self.bootstrap}"
 
 
@@ -56,8 +56,8 @@ def difference(
         if every_version and (newest_here or newest_there) is not None:
             return _counted(key, here, there, places)
         return None
-    place, offset = places[0].of(newest_here.partition), newest_here.offset
-    expected = f"what is at offset {newest_there.offset} of {places[1].of(newest_there.partition)}"
+    place, offset = places[0].describe(newest_here.partition), newest_here.offset
+    expected = f"what is at offset {newest_there.offset} of {places[1].describe(newest_there.partition)}"
     if not newest_here.is_like(newest_there):
         same_here = _last_like(here, newest_there)
         same_there = _last_like(there, newest_here)
@@ -80,10 +80,10 @@ def _missing(
     have, lack = (here, there) if is_here else (there, here)
     assert have is not None
     of_have, of_lack = places if is_here else places[::-1]
-    expected = f"the value of offset {have.offset} of {of_have.of(have.partition)}"
+    expected = f"the value of offset {have.offset} of {of_have.describe(have.partition)}"
     if lack is None:
-        return Finding(MISSING, of_lack.of(have.partition), None, -1, expected, "no record of it", key)
-    return Finding(MISSING, of_lack.of(lack.partition), None, lack.offset, expected, "a tombstone", key)
+        return Finding(MISSING, of_lack.describe(have.partition), None, -1, expected, "no record of it", key)
+    return Finding(MISSING, of_lack.describe(lack.partition), None, lack.offset, expected, "a tombstone", key)
 
 
 def _in_sequence(
@@ -93,9 +93,9 @@ def _in_sequence(
         return _counted(key, here, there, places)
     for one, other in zip(here, there, strict=True):
         if not one.is_like(other):
-            expected = f"what is at offset {other.offset} of {places[1].of(other.partition)}"
+            expected = f"what is at offset {other.offset} of {places[1].describe(other.partition)}"
             actual = "the same versions in another order"
-            return Finding(ORDER, places[0].of(one.partition), None, one.offset, expected, actual, key)
+            return Finding(ORDER, places[0].describe(one.partition), None, one.offset, expected, actual, key)
     return None
 
 
@@ -112,9 +112,9 @@ def _counted(
     is_there = bool(more - less)
     extra = next(each for each in (there if is_there else here) if (each.value, each.deleted) in surplus)
     of = places[is_there]
-    expected = f"{len(there)} versions, as {places[1].of(there[-1].partition if there else extra.partition)} has"
-    actual = f"{len(here)}; that of offset {extra.offset} of {of.of(extra.partition)} is not on the other side"
-    place = places[0].of(here[-1].partition if here else extra.partition)
+    expected = f"{len(there)} versions, as {places[1].describe(there[-1].partition if there else extra.partition)} has"
+    actual = f"{len(here)}; that of offset {extra.offset} of {of.describe(extra.partition)} is not on the other side"
+    place = places[0].describe(here[-1].partition if here else extra.partition)
     return Finding(COUNT, place, None, here[-1].offset if here else -1, expected, actual, key)
 
 

@@ -50,7 +50,7 @@ class WireQuestion:
     """Time after its timestamp by which each record is cleaned, according to the caller."""
 
     @property
-    def other(self) -> tuple[WireCluster, str] | None:
+    def compared_topic(self) -> tuple[WireCluster, str] | None:
         """Cluster and name of the topic to compare with, if any."""
         if self.against is None and self.against_topic is None:
             return None
@@ -76,15 +76,15 @@ def verify_wire(spark: SparkSession, asked: WireQuestion, *, now_ms: int) -> Wir
         SourceChangedError: Records were deleted, or all keys that differ are being written.
         SparkFailedError: A job failed for another reason.
     """
-    if asked.other is None:
-        return _alone(spark, asked, now_ms)
-    return _against(spark, asked, *asked.other)
+    if asked.compared_topic is None:
+        return _verify_alone(spark, asked, now_ms)
+    return _verify_against(spark, asked, *asked.compared_topic)
 
 
-def _alone(spark: SparkSession, asked: WireQuestion, now_ms: int) -> WireReport:
+def _verify_alone(spark: SparkSession, asked: WireQuestion, now_ms: int) -> WireReport:
     with closing(KafkaTopics(spark, asked.cluster)) as topics:
         now = _described(topics, asked.topic, asked.partition)
-        known, notes = _known(topics, now, asked, now_ms)
+        known, notes = _find_compacted(topics, now, asked, now_ms)
         scan = Scan(cluster=asked.cluster, topic=asked.topic, ranges=now.partitions)
         with reading_errors(f"{asked.topic} at {asked.cluster.bootstrap}"):
             judged = judge_topic(spark, scan, known, by_gaps=asked.no_transactions)
@@ -99,7 +99,7 @@ def _alone(spark: SparkSession, asked: WireQuestion, now_ms: int) -> WireReport:
                 partition=partition,
                 records=each.seen.records,
                 finding_count=each.finding_count,
-                findings=findings_of(each, SideName(asked.topic, asked.cluster.bootstrap).of(partition), own),
+                findings=findings_of(each, SideName(asked.topic, asked.cluster.bootstrap).describe(partition), own),
                 start_offset=now.partitions[partition].start,
                 end_offset=now.partitions[partition].end,
                 keys=each.keys.keys,
@@ -128,7 +128,9 @@ def _described(topics: KafkaTopics, topic: str, partition: int | None) -> WireTo
     return now._replace(partitions={partition: now.partitions[partition]})
 
 
-def _known(topics: KafkaTopics, now: WireTopic, asked: WireQuestion, now_ms: int) -> tuple[dict[int, Known], list[str]]:
+def _find_compacted(
+    topics: KafkaTopics, now: WireTopic, asked: WireQuestion, now_ms: int
+) -> tuple[dict[int, Known], list[str]]:
     """Return how far each partition is known to be compacted, and notes about what is unknown."""
     notes: list[str] = []
     given = (
@@ -190,7 +192,7 @@ def _within_ms(configs: Mapping[str, str], asked: WireQuestion, notes: list[str]
     return lag_ms + PASS_MS
 
 
-def _against(spark: SparkSession, asked: WireQuestion, cluster: WireCluster, topic: str) -> WireReport:
+def _verify_against(spark: SparkSession, asked: WireQuestion, cluster: WireCluster, topic: str) -> WireReport:
     sides = ((asked.cluster, asked.topic), (cluster, topic))
     with closing(KafkaTopics(spark, asked.cluster)) as here, closing(KafkaTopics(spark, cluster)) as there:
         nows = [_described(of, name, asked.partition) for of, (_, name) in zip((here, there), sides, strict=True)]

@@ -24,7 +24,7 @@ from ..config.live_config import LiveConfig
 from ..network.connections import Connections
 from ..partitions.flusher import Flusher
 from ..runtime.clock import Clock
-from ..runtime.log_rate_limit import tell_of_hidden
+from ..runtime.log_rate_limit import report_hidden
 from ..runtime.threads import Work, in_thread
 from ..runtime.time_slices import TimeSlice
 
@@ -88,7 +88,7 @@ class BackgroundJobs:
             (config.log_flush_start_offset_checkpoint_interval_ms, self.checkpoint_log_starts),
         ]
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._repeat, TICK_MS, self.look_around)
+            nursery.start_soon(self._repeat, TICK_MS, self.run_global_jobs)
             nursery.start_soon(self._repeat, config.producer_id_expiration_check_interval_ms, self.expire_producers)
             if self._tokens is not None:
                 nursery.start_soon(self._repeat, config.delegation_token_expiry_check_interval_ms, self.expire_tokens)
@@ -107,9 +107,9 @@ class BackgroundJobs:
             if interval_ms == 0:
                 return  # once, as Apache Kafka's scheduler does
 
-    async def look_around(self) -> None:
+    async def run_global_jobs(self) -> None:
         """Run the jobs that belong to no data directory, every second."""
-        tell_of_hidden()
+        report_hidden()
         await self.close_idle_connections()
 
     async def close_idle_connections(self) -> None:
@@ -125,25 +125,25 @@ class BackgroundJobs:
 
     async def tick(self, data_dir: str | None = None) -> None:
         """Run the jobs of every second. An error in one of them, or for one log, does not stop the others."""
-        await self._in(data_dir, "tick", self._tick)
+        await self._run_in(data_dir, "tick", self._tick)
 
     async def make_logs(self, data_dir: str | None = None) -> None:
         """Create the logs on disk that were promised since, every second. A refused one is tried again with the next call."""
-        await self._in(data_dir, "make logs", self._make_logs)
+        await self._run_in(data_dir, "make logs", self._make_logs)
 
     async def retain(self, data_dir: str | None = None) -> None:
         """Apply retention by size, time and log start to every log without compaction that is not held."""
-        await self._in(data_dir, "retain", self._retain)
+        await self._run_in(data_dir, "retain", self._retain)
 
     async def checkpoint_recovery_points(self, data_dir: str | None = None) -> None:
         """Write the recovery points: up to where each log is known to be on disk."""
-        await self._in(data_dir, "recovery points", self._checkpoint_recovery_points)
+        await self._run_in(data_dir, "recovery points", self._checkpoint_recovery_points)
 
     async def checkpoint_log_starts(self, data_dir: str | None = None) -> None:
         """Write the log start offsets that DeleteRecords moved."""
-        await self._in(data_dir, "log starts", self._checkpoint_log_starts)
+        await self._run_in(data_dir, "log starts", self._checkpoint_log_starts)
 
-    async def _in(self, data_dir: str | None, name: str, job: Callable[[str], Awaitable[None]]) -> None:
+    async def _run_in(self, data_dir: str | None, name: str, job: Callable[[str], Awaitable[None]]) -> None:
         async def do(data_dir: str) -> None:
             async with self._locks[name, data_dir]:
                 await job(data_dir)
@@ -174,7 +174,7 @@ class BackgroundJobs:
         had, self._unmade_before[data_dir] = self._unmade_before.get(data_dir, 0), len(promised)
         unmade = iter(promised[:had])  # newer ones wait: their topics may still be in creation, on the same disk
         while some := [*islice(unmade, MADE_AT_ONCE)]:
-            refused = await in_thread(Work.BACKGROUND, data_dir, _made, some) or refused
+            refused = await in_thread(Work.BACKGROUND, data_dir, _create_logs, some) or refused
         if refused is not None:
             raise refused
 
@@ -223,7 +223,7 @@ async def _attempt(name: str, job: Callable[[], Awaitable[object]]) -> bool:
     return False
 
 
-def _made(logs: Sequence[Log]) -> KafkaError | None:
+def _create_logs(logs: Sequence[Log]) -> KafkaError | None:
     """Create these logs. An error does not stop the others, and is returned."""
     refused = None
     for each in logs:

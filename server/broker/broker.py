@@ -48,7 +48,7 @@ from ..partitions.waits import FetchWaits
 from ..quotas.rates import Window
 from ..quotas.table import SECTION, QuotaTable, read_entries
 from ..runtime.clock import Clock
-from ..runtime.collector import Collector
+from ..runtime.gc_policy import GcPolicy
 from ..runtime.loggers import Loggers
 from ..runtime.nursery import Tasks
 from ..runtime.threads import side_by_side
@@ -75,10 +75,10 @@ log = logging.getLogger("ottla.broker")
 
 
 class Broker:
-    """All nodes of this process on one store, for one life.
+    """All nodes of this process on one store, for one run.
 
     Args:
-        nodes: The nodes, which outlive it: the next life has the same ports.
+        nodes: The nodes, which outlive it: the next run has the same ports.
         next_producer_id: Lowest producer id that may be assigned.
         features_epoch: Lowest epoch of its features.
     """
@@ -110,7 +110,7 @@ class Broker:
         self.nodes = nodes
         self.tasks = Tasks()
         self.waits = FetchWaits()
-        self.collector = Collector()
+        self.collector = GcPolicy()
         self.handlers = Handlers(self.config.release, unstable=self.config.current.unstable_api_versions_enable)
         self.shares = ConnectionResources(self.config.current, self.collector)
         self.quotas = QuotaTable(clock.elapsed_ms, *_windows(self.config.current))
@@ -317,12 +317,12 @@ def nodes_of(static: StaticConfig) -> list[Node]:
 
 
 def _node(config: BrokerConfig, controllers: tuple[ListenerConfig, ...]) -> Node:
-    listeners = [Listener.of(listener) for listener in (*config.listener_configs, *controllers)]
+    listeners = [Listener.from_config(listener) for listener in (*config.listener_configs, *controllers)]
     return Node(config.node_id, listeners, config.broker_rack)
 
 
 def _logins(config: LiveConfig, clock: Clock, catalog: Catalog, rng: random.Random) -> Logins:
-    # The secret comes from data that no client gets, and is the same in the next life unless users change; directory ids would
+    # The secret comes from data that no client gets, and is the same in the next run unless users change; directory ids would
     # not do: DescribeQuorum returns them.
     stored = catalog.entries(SCRAM_USERS)
     secret = hashlib.sha256(json.dumps(dict(stored), sort_keys=True).encode()).digest() if stored else token_bytes(32)

@@ -1,6 +1,6 @@
 """Whole contents of a broker's data directories: emptied, copied, replaced. Blocks; for worker threads.
 
-No directory that a life has open is changed, except for the staging of new content.
+No directory that a run has open is changed, except for the staging of new content.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class DirectoryContents:
         def empty() -> None:
             try:
                 exchange.make()
-                self._carry_out(exchange)
+                self._run_exchange(exchange)
             finally:
                 exchange.drop()
 
@@ -105,13 +105,13 @@ class DirectoryContents:
     def put_in_place(self, exchange: Exchange) -> None:
         """Replace the whole content by what `exchange` has staged, or nothing. Raises OSError if the disk refuses."""
         try:
-            self._carry_out(exchange)
+            self._run_exchange(exchange)
         finally:
             exchange.drop()
 
-    def _carry_out(self, exchange: Exchange) -> None:
+    def _run_exchange(self, exchange: Exchange) -> None:
         with holding(self._files, self._data_dirs):
-            exchange.carry_out()
+            exchange.apply()
 
 
 def _check_path(path: str) -> None:

@@ -60,7 +60,7 @@ class FailedDirs:
         while True:
             changed = self._changed
             failures = self._logs.failures
-            self._tell_of(failures)
+            self._notify(failures)
             if len(failures) == len(self._logs.data_dirs):
                 return self._end(f"all data directories have failed: {_listed(failures)}", failures)
             if self._home not in failures:
@@ -79,7 +79,7 @@ class FailedDirs:
         self._changed.set()
         self._changed = trio.Event()
 
-    def _tell_of(self, failures: dict[str, str]) -> None:
+    def _notify(self, failures: dict[str, str]) -> None:
         declared = [fault.declaration for fault in self._faults.active()]
         for path, reason in failures.items():
             if path not in self._known:

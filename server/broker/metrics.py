@@ -101,13 +101,13 @@ def samples(
         "kafka.server", "BrokerTopicMetrics", "NoKeyCompactedTopicRecordsPerSec", appends.keyless_refused, now_s
     )
     yield from _timer("kafka.log", "LogFlushStats", "LogFlushRateAndTimeMs", appends.flusher.timer)
-    yield from _of_clients(quotas.clients)
-    yield from _of_connections(quotas.connections, connections)
-    yield from _of_authentications(connections, now_s)
+    yield from _client_metrics(quotas.clients)
+    yield from _connection_metrics(quotas.connections, connections)
+    yield from _authentication_metrics(connections, now_s)
     yield from _log_manager(logs)
 
 
-def _of_clients(quotas: ClientQuotas) -> Iterator[Sample]:
+def _client_metrics(quotas: ClientQuotas) -> Iterator[Sample]:
     """Yield metrics of clients with recent use and a quota."""
     for using, usage in islice(quotas.usages(), CLIENTS_MAX):
         node = () if using.node_id < 0 else (("node", using.node_id),)
@@ -124,32 +124,32 @@ def _of_clients(quotas: ClientQuotas) -> Iterator[Sample]:
             yield Sample("kafka.server", kind, "throttle-time", tags, attribute, value)
 
 
-def _of_connections(rates: ConnectionRates, connections: Connections) -> Iterator[Sample]:
+def _connection_metrics(rates: ConnectionRates, connections: Connections) -> Iterator[Sample]:
     """Yield metrics of connections to nodes and listeners, and from addresses. Throttle times are means, of connections that
     had to wait."""
     for (node_id, listener), (count, admitted) in connections.counts().items():
         where = ("listener", listener), ("node", node_id)
-        yield _of_sockets("connection-count", count, *where)
-        yield _of_sockets("connection-creation-total", admitted, *where)
-        yield _of_sockets("connection-close-total", admitted - count, *where)
+        yield _socket_sample("connection-count", count, *where)
+        yield _socket_sample("connection-creation-total", admitted, *where)
+        yield _socket_sample("connection-close-total", admitted - count, *where)
     for (node_id, listener), arrivals, a_second in list(rates.arrivals()):
         if not listener:
-            yield _of_sockets("broker-connection-accept-rate", a_second, ("node", node_id))
+            yield _socket_sample("broker-connection-accept-rate", a_second, ("node", node_id))
             continue
         where = ("listener", listener), ("node", node_id)
-        yield _of_sockets("connection-accept-rate", a_second, *where)
+        yield _socket_sample("connection-accept-rate", a_second, *where)
         for name, number, total_ms in (
             ("connection-accept-throttle-time", arrivals.waited, arrivals.waited_ms_total),
             ("ip-connection-accept-throttle-time", arrivals.refused, arrivals.refused_ms_total),
         ):
-            yield _of_sockets(name, total_ms / max(number, 1), *where)
+            yield _socket_sample(name, total_ms / max(number, 1), *where)
     for (node_id, address), count in connections.addresses(CLIENTS_MAX):
-        yield _of_sockets("ip-connection-count", count, ("ip", address), ("node", node_id))
+        yield _socket_sample("ip-connection-count", count, ("ip", address), ("node", node_id))
     for node_id, address, a_second in islice(rates.rates(), CLIENTS_MAX):
-        yield _of_sockets("connection-accept-rate", a_second, ("ip", address), ("node", node_id))
+        yield _socket_sample("connection-accept-rate", a_second, ("ip", address), ("node", node_id))
 
 
-def _of_authentications(connections: Connections, now_s: float) -> Iterator[Sample]:
+def _authentication_metrics(connections: Connections, now_s: float) -> Iterator[Sample]:
     """Yield metrics of listeners with authentication, after the first attempt."""
     for node_id, listener, counts in connections.authentications:
         where = ("listener", listener), ("node", node_id)
@@ -159,15 +159,15 @@ def _of_authentications(connections: Connections, now_s: float) -> Iterator[Samp
             ("successful-reauthentication", counts.succeeded_again),
             ("failed-reauthentication", counts.failed_again),
         ):
-            yield _of_sockets(f"{name}-total", meter.count, *where)
-            yield _of_sockets(f"{name}-rate", meter.one_minute_rate(now_s), *where)
-        yield _of_sockets("successful-authentication-no-reauth-total", counts.without_again, *where)
-        yield _of_sockets("reauthentication-latency-avg", counts.again.mean_ms, *where)
-        yield _of_sockets("reauthentication-latency-max", counts.again.max_ms, *where)
-        yield _of_sockets("expired-connections-killed-count", counts.expired, *where)
+            yield _socket_sample(f"{name}-total", meter.count, *where)
+            yield _socket_sample(f"{name}-rate", meter.one_minute_rate(now_s), *where)
+        yield _socket_sample("successful-authentication-no-reauth-total", counts.without_again, *where)
+        yield _socket_sample("reauthentication-latency-avg", counts.again.mean_ms, *where)
+        yield _socket_sample("reauthentication-latency-max", counts.again.max_ms, *where)
+        yield _socket_sample("expired-connections-killed-count", counts.expired, *where)
 
 
-def _of_sockets(name: str, value: float, *tags: tuple[str, object]) -> Sample:
+def _socket_sample(name: str, value: float, *tags: tuple[str, object]) -> Sample:
     return Sample("kafka.server", "socket-server-metrics", name, tags, None, value)
 
 

@@ -55,8 +55,8 @@ class NodeRun:
         async with self._one_at_a_time:
             if not node.is_alive:
                 return
-            await self._become(node, is_alive=False)
-            node.rest()
+            await self._elect(node, is_alive=False)
+            node.pause_own_listeners()
             await self._connections.drain(STOP_DEADLINE_S, node.own_listeners)
             self._fetch_sessions[node_id].clear()
             log.info("node %d: stopped", node_id)
@@ -70,9 +70,9 @@ class NodeRun:
                 raise ControlError(Kind.UNAVAILABLE, f"node {node_id} cannot start: the broker is stopping")
             node.bind(self._live_config.current.listen_backlog)
             try:
-                await self._become(node, is_alive=True)
+                await self._elect(node, is_alive=True)
             except BaseException:
-                node.rest()
+                node.pause_own_listeners()
                 raise
             node.is_registered = True
             self._accept_on(node, node.own_listeners)
@@ -85,7 +85,7 @@ class NodeRun:
             raise ControlError(Kind.NOT_FOUND, f"node {node_id} not found; nodes: {ids}")
         return node
 
-    async def _become(self, node: Node, *, is_alive: bool) -> None:
+    async def _elect(self, node: Node, *, is_alive: bool) -> None:
         """Elect the leaders of the partitions of `node`: first in the catalog, then in memory.
 
         Raises:

@@ -1,4 +1,4 @@
-"""One life of a broker on bound listeners, until its logs are closed.
+"""One run of a broker on bound listeners, until its logs are closed.
 
 
 Start, in an order that leaves nothing behind if a step fails: lock and load the data directories, load or create the catalog,
@@ -19,30 +19,30 @@ from ...storage.disk.files import Files
 from ..faults.disk import DiskFiles
 from ..faults.table import Faults
 from ..handlers import Handlers
-from ..handlers.dispatch import take_faults, take_quotas
-from ..runtime.log_rate_limit import tell_of_hidden
+from ..handlers.dispatch import apply_faults, apply_quotas
+from ..runtime.log_rate_limit import report_hidden
 from ..runtime.nursery import open_plain_nursery
 from .broker import Broker
 from .node_run import STOP_DEADLINE_S
 
 
 class End(Enum):
-    """Ways in which a life ends."""
+    """Ways in which a run ends."""
 
     STOP = "cleanly, and its ports are given up"
-    PAUSE = "cleanly; the ports stay, and who connects waits for the next life"
+    PAUSE = "cleanly; the ports stay, and who connects waits for the next run"
     CRASH = "as by kill -9, but that the ports stay: connections are cut, nothing is flushed, no clean stop is marked"
 
 
 class Ending:
-    """The way in which the present life will end, which `alive` reads then."""
+    """The way in which the present run will end, which `run_broker` reads then."""
 
     def __init__(self) -> None:
         self.end = End.STOP
 
 
 @asynccontextmanager
-async def alive(broker: Broker) -> AsyncIterator[Ending]:
+async def run_broker(broker: Broker) -> AsyncIterator[Ending]:
     """Open and serve while the block runs, on listeners that are bound; then end as the `Ending` says.
 
     Raises:
@@ -54,12 +54,12 @@ async def alive(broker: Broker) -> AsyncIterator[Ending]:
         async with _serving(broker, ending):
             yield ending
     finally:
-        tell_of_hidden(at_end=True)
+        report_hidden(at_end=True)
         with trio.CancelScope(shield=True):
-            await _to_its_end(broker.abandon if ending.end is End.CRASH else broker.close)
+            await _run_to_end(broker.abandon if ending.end is End.CRASH else broker.close)
 
 
-async def _to_its_end(work: Callable[[], None]) -> None:
+async def _run_to_end(work: Callable[[], None]) -> None:
     """Run work in a thread, or here if none can be started: the interpreter may be shutting down."""
     has_begun = False
 
@@ -98,7 +98,7 @@ async def _serving(broker: Broker, ending: Ending) -> AsyncIterator[None]:
             nursery.start_soon(each.run)
         with (
             faults_in_force(broker.faults, broker.handlers, broker.files),
-            broker.quotas.watched_by(partial(take_quotas, broker.handlers)),
+            broker.quotas.watched_by(partial(apply_quotas, broker.handlers)),
         ):
             for node in broker.nodes:
                 broker.accept_on(node, node.listeners)
@@ -119,7 +119,7 @@ async def _drain(broker: Broker, *, keeps_ports: bool) -> None:
     listeners = [listener for node in broker.nodes for listener in node.listeners]
     for listener in listeners:
         if keeps_ports:
-            listener.rest()
+            listener.pause_accepting()
         else:
             listener.close()
     broker.services.coordinators.close()
@@ -132,9 +132,9 @@ def faults_in_force(faults: Faults, handlers: Handlers, files: Files) -> Iterato
     """Put declared faults into force, present and later ones: on requests from the first connection to the last one, on disks
     until the broker stops."""
     with ExitStack() as watched:
-        watched.enter_context(faults.watched_by(partial(take_faults, handlers)))
+        watched.enter_context(faults.watched_by(partial(apply_faults, handlers)))
         if isinstance(files, DiskFiles):
-            watched.enter_context(faults.watched_by(files.take_faults))
+            watched.enter_context(faults.watched_by(files.set_faults))
         yield
 
 

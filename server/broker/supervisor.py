@@ -1,17 +1,17 @@
-"""Successive lives of a broker, on the same sockets.
+"""Successive runs of a broker, on the same sockets.
 
     restart             a clean stop, then a start
     crash               like kill -9, then a start: unflushed data is in the page cache, or lost with the process
     snapshot, restore   a clean stop; the data directories are copied away, or replaced; a start
     reset               a crash, and the data directories emptied; a start
 
-The listening sockets stay open, so ports stay the same, no other program gets them, and connections made between two lives wait
+The listening sockets stay open, so ports stay the same, no other program gets them, and connections made between two runs wait
 for the next one. All nodes are started again. The clock continues. Only a reset is like the first start: without moves of the
 clock, without faults, with another cluster id.
 
-A single task runs all lives, and handles requests for the next one in order. If a life cannot begin, the caller gets the error.
+A single task executes all runs, and handles requests for the next one in order. If a run cannot begin, the caller gets the error.
 The ports then stay bound but closed until a later start succeeds, or the stop. The same happens when the data directories have
-failed (`failed_dirs`), which ends a life like `kill -9`.
+failed (`failed_dirs`), which ends a run like `kill -9`.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ from ..runtime.nursery import open_plain_nursery
 from ..runtime.threads import Arguments, Work, in_thread
 from .broker import Broker, nodes_of
 from .failed_dirs import FailedDirs
-from .run import End, alive
+from .run import End, run_broker
 
 if TYPE_CHECKING:
     from ...storage.data_dirs.snapshots import Snapshot
     from .contents import DirectoryContents
 
-log = logging.getLogger("ottla.lives")
+log = logging.getLogger("ottla.supervisor")
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
 class RunEndedError(ControlError):
-    """The broker does not serve, or the life of the call has ended: UNAVAILABLE."""
+    """The broker does not serve, or the run of the call has ended: UNAVAILABLE."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(Kind.UNAVAILABLE, sentence)
@@ -62,24 +62,24 @@ class RunEndedError(ControlError):
 
 
 @dataclass(slots=True, eq=False)
-class _Wish:
-    """Request to end a life, and to begin the next one unless `end` is STOP."""
+class _Request:
+    """Request to end a run, and to begin the next one unless `end` is STOP."""
 
     end: End
     between: Callable[[], None] | None = None
-    """Work between the lives, in a worker thread. The next life begins even if it raises."""
+    """Work between the runs, in a worker thread. The next run begins even if it raises."""
     anew_ms: int | None = None
     """Milliseconds by which the restarted clock is ahead of the wall clock; faults are removed as well. None, or an error of
     `between`: the clock continues."""
     is_reset: bool = False
-    """Whether the next life begins without data, like the first one."""
+    """Whether the next run begins without data, like the first one."""
     is_awaited: bool = True
     error: BaseException | None = None
     granted: trio.Event = field(default_factory=trio.Event)
 
 
 class Supervisor:
-    """The lives of a broker. All on Trio's thread; made by `run_supervisor`."""
+    """The runs of a broker. All on Trio's thread; made by `run_supervisor`."""
 
     def __init__(
         self,
@@ -99,25 +99,25 @@ class Supervisor:
         self._prepare = prepare
         self.nodes = nodes_of(static)
         self.faults = Faults()
-        """Faults declared for all lives, until a reset; those of disks end with the life."""
-        self.broker = self._born()
-        """The broker of the present life; between two lives that of the last one, closed, or of the next."""
+        """Faults declared for all runs, until a reset; those of disks end with the run."""
+        self.broker = self._make_broker()
+        """The broker of the present run; between two runs that of the last one, closed, or of the next."""
         self.failure: Exception | None = None
-        """Error with which the last requested life could not begin, or with which the last one ended."""
+        """Error with which the last requested run could not begin, or with which the last one ended."""
         self.disks_lost = trio.Event()
-        """Set when a life has ended with its data directories, and not because of a declared fault."""
+        """Set when a run has ended with its data directories, and not because of a declared fault."""
         self.is_serving = False
-        """Whether `broker` serves: not while it starts, between two lives, or while it stops."""
+        """Whether `broker` serves: not while it starts, between two runs, or while it stops."""
         self.ended = trio.Event()
-        """Set when the present life begins to end."""
+        """Set when the present run begins to end."""
         self._is_over = False
         self._changed = trio.Event()
         """Set, and replaced, when `is_serving`, `failure` or `_is_over` change."""
-        self._wishes: deque[_Wish] = deque()
+        self._wishes: deque[_Request] = deque()
         self._wished = trio.Event()
         self._changing = trio.Lock()
         """Held from a request, or from its staging, to its end: a start removes staged files that it finds."""
-        self._open: set[_Wish] = set()
+        self._open: set[_Request] = set()
         """Requests that are not completed: those in the queue, and the one in progress."""
         self._companions: list[Callable[[Broker], Awaitable[object]]] = []
         self._calls: set[trio.CancelScope] = set()
@@ -130,29 +130,29 @@ class Supervisor:
 
     @property
     def bootstrap(self) -> str:
-        """HOST:PORT of each node's first listener, comma-separated, in id order. The same in all lives."""
+        """HOST:PORT of each node's first listener, comma-separated, in id order. The same in all runs."""
         return ",".join(node.listeners[0].address for node in self.nodes)
 
     @property
     def state(self) -> str:
-        """`serving`, `changing` between two lives, `down` after a life that could not begin, or `stopped`."""
+        """`serving`, `changing` between two runs, `down` after a run that could not begin, or `stopped`."""
         if self._is_over:
             return "stopped"
         if self.is_serving:
             return "serving"
         return "changing" if self.failure is None else "down"
 
-    # What each of these raises: RunEndedError if the broker is being stopped, so that no further life begins; and the error
+    # What each of these raises: RunEndedError if the broker is being stopped, so that no further run begins; and the error
     # with which the next one cannot begin, from `Broker.open`, or OSError if another program has taken a stopped node's port:
     # see the module.
 
     async def restart(self) -> None:
         """Stop cleanly and start again; returns when the broker serves."""
-        await self._wish(_Wish(End.PAUSE))
+        await self._submit(_Request(End.PAUSE))
 
     async def crash(self) -> None:
         """End like `kill -9`, and start again, with recovery; returns when the broker serves."""
-        await self._wish(_Wish(End.CRASH))
+        await self._submit(_Request(End.CRASH))
 
     async def reset(self) -> None:
         """End like `kill -9`, delete all data, with the dynamic configs and the cluster id, and start as the first time.
@@ -162,7 +162,7 @@ class Supervisor:
         Raises:
             OSError: The disk refused the deletion; the broker serves, with the old data.
         """
-        await self._wish(_Wish(End.CRASH, self._contents.emptying(self.rng), anew_ms=0, is_reset=True))
+        await self._submit(_Request(End.CRASH, self._contents.emptying(self.rng), anew_ms=0, is_reset=True))
 
     async def snapshot(self, path: str) -> Snapshot:
         """Stop cleanly, copy all data to the new directory `path`, on disk, and start again.
@@ -174,7 +174,9 @@ class Supervisor:
         saved: list[Snapshot] = []
         contents = self._contents
         place = await self._on_disk(contents.check_place, path)
-        await self._wish(_Wish(End.PAUSE, lambda: saved.append(contents.save(place, self.rng, self.clock.ahead_ms))))
+        await self._submit(
+            _Request(End.PAUSE, lambda: saved.append(contents.save(place, self.rng, self.clock.ahead_ms)))
+        )
         return saved[0]
 
     async def restore(self, path: str) -> Snapshot:
@@ -196,7 +198,7 @@ class Supervisor:
                 exchange = await self._on_disk(contents.staged, snapshot, self.rng)
                 try:
                     await self._grant_of(
-                        _Wish(End.PAUSE, partial(contents.put_in_place, exchange), anew_ms=snapshot.clock_ahead_ms)
+                        _Request(End.PAUSE, partial(contents.put_in_place, exchange), anew_ms=snapshot.clock_ahead_ms)
                     )
                 except RunEndedError:
                     await self._on_disk(exchange.drop)
@@ -214,7 +216,7 @@ class Supervisor:
         return DirectoryContents(self.files, self.broker.config.current.data_dirs, self.static.node_ids[0])
 
     def in_each_run(self, companion: Callable[[Broker], Awaitable[object]]) -> None:
-        """Run `companion(broker)` in the present life and in every later one; it is cancelled at the end of each."""
+        """Run `companion(broker)` in the present run and in every later one; it is cancelled at the end of each."""
         self._companions.append(companion)
         if self.is_serving:
             self.broker.tasks.start_soon(companion, self.broker)
@@ -226,10 +228,10 @@ class Supervisor:
         *args: Parameters.args,
         **options: Parameters.kwargs,
     ) -> Result:
-        """Call `function(broker, …)` in the present life; between two, in the next one. Returns or raises what it does.
+        """Call `function(broker, …)` in the present run; between two, in the next one. Returns or raises what it does.
 
         Raises:
-            RunEndedError: The life ended first, and the function was cancelled; or no life is present or requested.
+            RunEndedError: The run ended first, and the function was cancelled; or no run is present or requested.
         """
         broker = await self._serving()
         with trio.CancelScope() as scope:
@@ -245,17 +247,17 @@ class Supervisor:
     async def stop(self) -> None:
         """Stop cleanly, release the ports, and return when that is done. Does nothing if it has stopped."""
         if not self._is_over:
-            wish = _Wish(End.STOP)
+            wish = _Request(End.STOP)
             self._open.add(wish)
             self._wishes.appendleft(wish)
             self._wished.set()
             await wish.granted.wait()
 
-    async def _wish(self, wish: _Wish) -> None:
+    async def _submit(self, wish: _Request) -> None:
         async with self._changing:
             await self._grant_of(wish)
 
-    async def _grant_of(self, wish: _Wish) -> None:
+    async def _grant_of(self, wish: _Request) -> None:
         if self._is_over or any(each.end is End.STOP for each in self._wishes):
             raise RunEndedError("the broker is stopping")
         self._open.add(wish)
@@ -278,7 +280,7 @@ class Supervisor:
         return self.broker
 
     def listen(self) -> None:
-        """Listen on all addresses of all nodes: a stopped node is started with the next life.
+        """Listen on all addresses of all nodes: a stopped node is started with the next run.
 
         Raises:
             OSError: An address cannot be bound.
@@ -290,7 +292,7 @@ class Supervisor:
     # The task
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run lives until `stop`. The task has started when the first life serves.
+        """Start one run after another until `stop`. The task has started when the first run serves.
 
         From then on only `stop` ends it, not the cancellation of its nursery: users of the broker end first.
         """
@@ -298,27 +300,27 @@ class Supervisor:
             with trio.CancelScope() as scope:
                 wish = await self._first_run(scope, task_status)
                 while wish is None or wish.end is not End.STOP:
-                    wish = await (self._down() if wish is None else self._next_run(wish))
+                    wish = await (self._close_until_request() if wish is None else self._next_run(wish))
         finally:
             self._is_over = True
             self.is_serving = False
-            self._tell()
+            self._notify()
             self._cancel_calls()
             for each in self._open:
                 if each.end is not End.STOP:
                     each.error = RunEndedError("the broker was stopped")
                 each.granted.set()
 
-    async def _first_run(self, scope: trio.CancelScope, task_status: trio.TaskStatus[None]) -> _Wish | None:
-        def begun() -> None:
+    async def _first_run(self, scope: trio.CancelScope, task_status: trio.TaskStatus[None]) -> _Request | None:
+        def note_begun() -> None:
             task_status.started()
             # A start that is being cancelled has not started: Trio waits for its end.
             scope.shield = trio.current_effective_deadline() > -math.inf
 
-        return await self._live(begun, is_first=True)
+        return await self._live(note_begun, is_first=True)
 
-    async def _next_run(self, wish: _Wish) -> _Wish | None:
-        """Run the requested life, as `_live` does. In any case, `wish` is granted."""
+    async def _next_run(self, wish: _Request) -> _Request | None:
+        """Execute the requested run, as `_live` does. In any case, `wish` is granted."""
         try:
             if wish.between is not None:
                 await trio.to_thread.run_sync(wish.between)
@@ -326,42 +328,42 @@ class Supervisor:
             wish.error = error
         else:
             if wish.anew_ms is not None:
-                self.clock.begin_anew(wish.anew_ms)
+                self.clock.reset(wish.anew_ms)
                 self.faults.clear()
-        self.broker = self._born(self.broker.next_producer_id, self.broker.config.features_epoch + 1)
+        self.broker = self._make_broker(self.broker.next_producer_id, self.broker.config.features_epoch + 1)
         self.broker.collector.take_over()
         has_begun = False
 
-        def begun() -> None:
+        def note_begun() -> None:
             nonlocal has_begun
             has_begun = True
             self._grant(wish)
 
         try:
             is_first = wish.is_reset and wish.error is None
-            return await self._live(begun, is_first=is_first, begins_emptied=wish.anew_ms is not None)
+            return await self._live(note_begun, is_first=is_first, begins_emptied=wish.anew_ms is not None)
         except Exception as error:
             if has_begun:
                 raise
             self.failure = wish.error = error
             log.error("the broker cannot be restarted: %s", error)
             self._grant(wish)
-            return await self._down()
+            return await self._close_until_request()
 
-    async def _down(self) -> _Wish:
+    async def _close_until_request(self) -> _Request:
         """Close the ports until the next request, and return it."""
         for node in self.nodes:
             node.pause()
-        self._tell()
-        return await self._next_wish()
+        self._notify()
+        return await self._next_request()
 
-    def _grant(self, wish: _Wish) -> None:
+    def _grant(self, wish: _Request) -> None:
         if wish.error is not None and not wish.is_awaited:
             log.error("the caller of a failed restart has gone: %s", wish.error)
         self._open.discard(wish)
         wish.granted.set()
 
-    def _born(self, next_producer_id: int = 0, features_epoch: int = 0) -> Broker:
+    def _make_broker(self, next_producer_id: int = 0, features_epoch: int = 0) -> Broker:
         return Broker(
             self.static,
             self.nodes,
@@ -375,11 +377,11 @@ class Supervisor:
 
     async def _live(
         self, begun: Callable[[], None], *, is_first: bool = False, begins_emptied: bool = False
-    ) -> _Wish | None:
-        """Run a life; return the request that has ended it, or None if its data directories have failed."""
+    ) -> _Request | None:
+        """Execute a run; return the request that has ended it, or None if its data directories have failed."""
         broker = self.broker
         self.listen()
-        async with alive(broker) as ending:
+        async with run_broker(broker) as ending:
             if self._prepare is not None and is_first:
                 ending.end = End.PAUSE  # should it fail
                 await self._prepare(broker)
@@ -389,9 +391,9 @@ class Supervisor:
             if begins_emptied:
                 broker.tasks.start_soon(broker.background_jobs.tick)  # deletes the old files without a wait
             begun()
-            self._tell()
+            self._notify()
             try:
-                wish = await self._wish_or_loss(broker.failed_dirs)
+                wish = await self._next_request_or_failure(broker.failed_dirs)
             finally:
                 self.is_serving = False
                 self.ended.set()
@@ -410,13 +412,13 @@ class Supervisor:
         else:
             self.disks_lost.set()
 
-    async def _next_wish(self) -> _Wish:
+    async def _next_request(self) -> _Request:
         while not self._wishes:
             self._wished = trio.Event()
             await self._wished.wait()
         return self._wishes.popleft()
 
-    async def _wish_or_loss(self, failed_dirs: FailedDirs) -> _Wish | None:
+    async def _next_request_or_failure(self, failed_dirs: FailedDirs) -> _Request | None:
         """Return the next request; None if the data directories fail before."""
         failed_dirs.on_end = lambda: self._wished.set()
         while not self._wishes:
@@ -437,14 +439,14 @@ class Supervisor:
         for scope in self._calls:
             scope.cancel()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
 
 
 class AdminListener(Protocol):
     """Interface to the listener of `http`, which is a higher room and is loaded only if it is on. It serves through all
-    lives."""
+    runs."""
 
     @property
     def address(self) -> str:
@@ -495,17 +497,17 @@ async def run_supervisor(
     admin: AdminListener | None = None,
     prepare: Callable[[Broker], Awaitable[object]] | None = None,
 ) -> AsyncIterator[Supervisor]:
-    """Start a broker, yield its lives while the block runs, and stop it cleanly.
+    """Start a broker, yield its runs while the block runs, and stop it cleanly.
 
     Args:
-        clock: The broker's clock, for all lives.
+        clock: The broker's clock, for all runs.
         rng: Source of ids, jitter and replica placement.
-        prepare: Called in the first life, and in the one after a reset, before it counts as serving.
+        prepare: Called in the first run, and in the one after a reset, before it counts as serving.
 
     Raises:
         OSError: An address cannot be bound, or the disk refuses.
         DataDirectoryError: A data directory cannot be used; each message is one clear line, and nothing was written.
-        Any error inside of a life, unchanged.
+        Any error inside of a run, unchanged.
     """
     supervisor = Supervisor(
         static,

@@ -13,8 +13,8 @@ from typing import Any
 
 # Needed at run time: the schema of the control API reads these type hints.
 from ...storage.cleaning.clean_stats import CleanStats
-from ...storage.cleaning.eligibility import Eligibility, Waits
-from ...storage.cleaning.outlook import Move, Way
+from ...storage.cleaning.eligibility import BlockedReason, Eligibility
+from ...storage.cleaning.outlook import RemedyAction, RemedyPlan
 from ...storage.disk.paths import TopicPartition
 
 NEXT_RECORD = "next_record"
@@ -97,7 +97,7 @@ def _remedies(
     bootstrap: str,
     rolls_when_advanced_ms: int | None,
 ) -> Iterator[Remedy]:
-    yield from _of_trouble(tp, found)
+    yield from _remedy_for_trouble(tp, found)
     if (at_ms := found.eligible_at_ms) is not None:
         by_ms = max(0, at_ms - now_ms)
         yield Remedy(
@@ -108,10 +108,10 @@ def _remedies(
             eligible_at_ms=at_ms,
         )
     for way in found.ways:
-        if way.moves == (Move.ROLL,):
+        if way.moves == (RemedyAction.ROLL,):
             yield from _rolls(tp, found, way, now_ms, rolls_when_advanced_ms)
         else:
-            yield _of_way(tp, way, transactions, bootstrap)
+            yield _remedy_for_plan(tp, way, transactions, bootstrap)
     if found.forced_bytes:
         yield Remedy(
             moves=(FORCE,),
@@ -123,23 +123,23 @@ def _remedies(
         )
 
 
-def _of_trouble(tp: TopicPartition, found: Eligibility) -> Iterator[Remedy]:
+def _remedy_for_trouble(tp: TopicPartition, found: Eligibility) -> Iterator[Remedy]:
     """Return the remedy if neither time nor a change of the log helps."""
     retry = f"ottla configs alter topic:{tp.topic} file.delete.delay.ms={RETRIED_BY_MS}"
-    troubles: dict[Waits, tuple[str, str, tuple[str, ...], tuple[str, ...]]] = {
-        Waits.CLEANER_OFF: (
+    troubles: dict[BlockedReason, tuple[str, str, tuple[str, ...], tuple[str, ...]]] = {
+        BlockedReason.CLEANER_OFF: (
             RESTART,
             "restart with log.cleaner.enable=true and enough memory to run the cleaner",
             ("ottla serve --override log.cleaner.enable=true --override log.cleaner.dedupe.buffer.size=134217728",),
             ("ottla.Broker(..., overrides={'log.cleaner.enable': True, 'log.cleaner.dedupe.buffer.size': 134217728})",),
         ),
-        Waits.OFFLINE: (
+        BlockedReason.OFFLINE: (
             RESTART,
             "restart with a working disk to use the log again",
             (),
             ("broker.restart()",),
         ),
-        Waits.UNCLEANABLE: (
+        BlockedReason.UNCLEANABLE: (
             RETRY,
             "the damaged segment is retried after any config change of the topic, or once the log starts after it",
             (retry,),
@@ -150,7 +150,7 @@ def _of_trouble(tp: TopicPartition, found: Eligibility) -> Iterator[Remedy]:
     if trouble is not None:
         move, sentence, commands, calls = trouble
         yield Remedy(moves=(move,), sentence=sentence, commands=commands, calls=calls, eligible_at_ms=None)
-    elif found.waits_for is Waits.HELD and found.eligible_at_ms is None:
+    elif found.waits_for is BlockedReason.HELD and found.eligible_at_ms is None:
         yield Remedy(
             moves=(WAIT,),
             sentence="busy: held by a clean pass, a deletion or a lease; it will be released",
@@ -161,7 +161,7 @@ def _of_trouble(tp: TopicPartition, found: Eligibility) -> Iterator[Remedy]:
 
 
 def _rolls(
-    tp: TopicPartition, found: Eligibility, way: Way, now_ms: int, rolls_when_advanced_ms: int | None
+    tp: TopicPartition, found: Eligibility, way: RemedyPlan, now_ms: int, rolls_when_advanced_ms: int | None
 ) -> Iterator[Remedy]:
     then_ms = way.eligible_at_ms
     then = f"; it is eligible at {moment(then_ms)}" if then_ms is not None else ""
@@ -174,7 +174,7 @@ def _rolls(
             eligible_at_ms=then_ms,
         )
     yield Remedy(
-        moves=(Move.ROLL,),
+        moves=(RemedyAction.ROLL,),
         sentence=f"roll the active segment, then it can be cleaned{then}",
         commands=(f"ottla roll {tp.topic}",),
         calls=(f"broker.roll({tp.topic!r})",),
@@ -210,7 +210,9 @@ def next_roll_sentence(found: Eligibility, now_ms: int) -> str | None:
     return f"the next record with a timestamp of {moment(found.rolls_from_ms)} or later rolls the active segment"
 
 
-def _of_way(tp: TopicPartition, way: Way, transactions: tuple[OpenTransactionFacts, ...], bootstrap: str) -> Remedy:
+def _remedy_for_plan(
+    tp: TopicPartition, way: RemedyPlan, transactions: tuple[OpenTransactionFacts, ...], bootstrap: str
+) -> Remedy:
     topic = tp.topic
     configs = _configs(way)
     sentences, commands, calls = [], [], []
@@ -219,11 +221,11 @@ def _of_way(tp: TopicPartition, way: Way, transactions: tuple[OpenTransactionFac
         sentences.append(f"set {settings}")
         commands.append(f"ottla configs alter topic:{topic} {settings}")
         calls.append(f"broker.set_configs('topic', {topic!r}, {configs!r})")
-    if Move.ROLL in way.moves:
+    if RemedyAction.ROLL in way.moves:
         sentences.append("roll the active segment")
         commands.append(f"ottla roll {topic}")
         calls.append(f"broker.roll({topic!r})")
-    if Move.END_TRANSACTIONS in way.moves:
+    if RemedyAction.END_TRANSACTIONS in way.moves:
         sentences.append("end the open transaction" + ("s" if len(transactions) > 1 else ""))
         sentences[-1] += "".join(f": {each}" for each in transactions[:1])
         if transactions and transactions[0].transactional_id is not None:
@@ -244,11 +246,11 @@ def _of_way(tp: TopicPartition, way: Way, transactions: tuple[OpenTransactionFac
     )
 
 
-def _configs(way: Way) -> Mapping[str, str]:
+def _configs(way: RemedyPlan) -> Mapping[str, str]:
     values = {
-        Move.COMPACT_POLICY: ("cleanup.policy", "compact"),
-        Move.NO_MIN_LAG: ("min.compaction.lag.ms", "0"),
-        Move.LOWER_RATIO: ("min.cleanable.dirty.ratio", f"{way.min_cleanable_dirty_ratio or 0:g}"),
+        RemedyAction.COMPACT_POLICY: ("cleanup.policy", "compact"),
+        RemedyAction.NO_MIN_LAG: ("min.compaction.lag.ms", "0"),
+        RemedyAction.LOWER_RATIO: ("min.cleanable.dirty.ratio", f"{way.min_cleanable_dirty_ratio or 0:g}"),
     }
     return dict(values[move] for move in way.moves if move in values)
 

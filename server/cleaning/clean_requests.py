@@ -53,7 +53,7 @@ class CleanRequest:
         self._served, self.failure = served, failure
         self._over.set()
 
-    async def over(self) -> CleanOutcome:
+    async def wait(self) -> CleanOutcome:
         """Wait for the result. A cancelled caller abandons the request; a pass that has begun is completed."""
         try:
             await self._over.wait()
@@ -106,7 +106,7 @@ class CleanRequests:
             if not listeners:
                 del self._listeners[partition]
 
-    def passed(self, partition: TopicPartition, last_pass: LastPass) -> None:
+    def notify_passed(self, partition: TopicPartition, last_pass: LastPass) -> None:
         """Notify listeners of a completed pass."""
         for passes in self._listeners.get(partition, ()):
             passes.append(last_pass)

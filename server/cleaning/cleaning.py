@@ -31,11 +31,12 @@ from ...storage.topics.config import LogConfig
 from ..config.live_config import LiveConfig
 from ..partitions.waits import FetchWaits
 from ..runtime.clock import Clock
-from ..runtime.threads import Work, bring, in_thread
+from ..runtime.threads import Work, in_thread, load_cold
 from ..runtime.time_slices import TimeSlice, run_cooperatively
-from .clean_pass import Throttler, clean, is_worth_it, report
+from .clean_pass import clean, is_worth_it, report
 from .clean_requests import CleanOutcome, CleanRequest, CleanRequests
 from .threads import CleanerSettings, CleanerThread
+from .throttler import Throttler
 from .watched import ActivePasses
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class Cleaning:
         """Partitions that another process compacts (`leases`), with the lease's expiry in elapsed time."""
         self.throttler = Throttler(live_config.current.log_cleaner_io_max_bytes_per_second)
         self.threads: list[CleanerThread] = []
-        self._settings = CleanerSettings.of(live_config.current)
+        self._settings = CleanerSettings.from_config(live_config.current)
         self.looked_at_ms: int | None = None
         """When a thread last selected a log, in elapsed time."""
         self._passes: dict[TopicPartition, tuple[int, LastPass]] = {}
@@ -88,7 +89,7 @@ class Cleaning:
         """Run the cleaner until cancelled; `reconfigure` restarts the threads with the options of that moment."""
         self._now_s = trio.lowlevel.current_clock().current_time
         while True:
-            self._settings = settings = CleanerSettings.of(self._live_config.current)
+            self._settings = settings = CleanerSettings.from_config(self._live_config.current)
             self.threads = [CleanerThread() for _ in range(settings.threads)] if self._is_enabled else []
             self._restarting = False
             self._give_back_if_off()
@@ -106,7 +107,7 @@ class Cleaning:
         """Apply changed options. Passes in progress are stopped and redone, unless only the throttle has changed."""
         config = self._live_config.current
         self.throttler.set_limit(config.log_cleaner_io_max_bytes_per_second, trio.current_time())
-        if CleanerSettings.of(config) != self._settings:
+        if CleanerSettings.from_config(config) != self._settings:
             self._restarting = True
             self._restart.cancel()
             self.throttler.wake()
@@ -278,8 +279,8 @@ class Cleaning:
         passes, _ = self._passes.get(partition, (0, None))
         last_pass = LastPass(end_offset, self.clock.now_ms(), stats)
         self._passes[partition] = passes + 1, last_pass
-        self.watched.passed(partition, watched)
-        self.clean_requests.passed(partition, last_pass)
+        self.watched.note_completed(partition, watched)
+        self.clean_requests.notify_passed(partition, last_pass)
         report(chosen, end_offset, stats)
         return _EndedPass(CleanOutcome.PASSED)
 
@@ -352,12 +353,12 @@ class Cleaning:
         try:
             deletion = candidate.begin_deletion(clock.now_ms(), at_once=True)
         except WouldWaitError as cold:
-            await bring(cold, candidate)
+            await load_cold(cold, candidate)
             deletion = candidate.begin_deletion(clock.now_ms())
         if deletion is None:
             return False
         try:
-            await in_thread(Work.BACKGROUND, data_dir_of(candidate), deletion.carry_out)
+            await in_thread(Work.BACKGROUND, data_dir_of(candidate), deletion.rename_files)
         finally:
             done.segments += len(deletion.renamed)
             done.size_bytes += sum(segment.size_bytes for segment in deletion.renamed)

@@ -75,7 +75,7 @@ class CleaningLeases:
         self._leases: dict[TopicPartition, Lease] = {}
         self._tasks = tasks
 
-    def of(self, tp: TopicPartition) -> Lease | None:
+    def get(self, tp: TopicPartition) -> Lease | None:
         """Return the lease on a partition, None if it has none."""
         return self._leases.get(tp)
 
@@ -93,7 +93,7 @@ class CleaningLeases:
         clock = self.clock
         due_ms = clock.elapsed_ms() + lease_ms
         if lease_id is not None:
-            lease = self._held(tp, lease_id)
+            lease = self._held_lease(tp, lease_id)
             lease.due_ms = self._cleaning.leased_until_ms[tp] = due_ms
             return lease
         if (other := self._leases.get(tp)) is not None:
@@ -123,9 +123,9 @@ class CleaningLeases:
             ControlError: NOT_FOUND, CONFLICT as for `pause`; INVALID: `clean_up_to` is beyond the closed segments; FAILED: the disk
                 refused. The lease stays in effect.
         """
-        lease = self._held(tp, lease_id)
+        lease = self._held_lease(tp, lease_id)
         async with lease.lock:
-            self._held(tp, lease_id)
+            self._held_lease(tp, lease_id)
             if clean_up_to is not None:
                 await self._write_checkpoint(self._log_under(lease, tp), clean_up_to)
             self._end(tp)
@@ -145,9 +145,9 @@ class CleaningLeases:
                 the partition is about to be truncated or deleted; INVALID: the staged files are not complete, or in another place;
                 FAILED: the disk refused. If that was in the swap, the partition's data directory is offline.
         """
-        lease = self._held(tp, lease_id)
+        lease = self._held_lease(tp, lease_id)
         async with lease.lock:
-            self._held(tp, lease_id)
+            self._held_lease(tp, lease_id)
             log = self._log_under(lease, tp)
             if not log.config.is_compact:
                 raise ControlError(
@@ -182,7 +182,7 @@ class CleaningLeases:
             raise ControlError(Kind.FAILED, f"{tp} is offline: {log.failure}")
         return log
 
-    def _held(self, tp: TopicPartition, lease_id: str) -> Lease:
+    def _held_lease(self, tp: TopicPartition, lease_id: str) -> Lease:
         lease = self._leases.get(tp)
         if lease is None or lease.lease_id != lease_id:
             raise ControlError(Kind.CONFLICT, f"lease {lease_id} of {tp} has expired or was released")

@@ -88,7 +88,7 @@ class Pace:
         live_config.watchers.append(self._take_options)
 
     def _configured(self) -> float:
-        rate = self._live_config.of(self._node_id).replica_alter_log_dirs_io_max_bytes_per_second
+        rate = self._live_config.node_config(self._node_id).replica_alter_log_dirs_io_max_bytes_per_second
         return math.inf if rate == MAX_LONG else float(rate)
 
     def _take_options(self) -> None:
@@ -239,7 +239,7 @@ class LogMoves:
                 try:
                     await self._cleaning.pause(where)
                     try:
-                        await self._carry_out(move)
+                        await self._move(move)
                     finally:
                         self._cleaning.resume(where)
                 except (RelocationError, KafkaError, OSError) as error:
@@ -250,12 +250,12 @@ class LogMoves:
                     log.exception("cannot move %s to %s", where, move.target_dir)
         finally:
             with trio.CancelScope(shield=True):
-                await self._let_go(move)
+                await self._release(move)
             del self._moves[where]
             move.ended.set()
             move.settled.set()
 
-    async def _carry_out(self, move: LogMove) -> None:
+    async def _move(self, move: LogMove) -> None:
         moving, target_dir, old_dir = move.log, move.target_dir, move.log.data_dir
         where = moving.topic_partition
         await in_thread(Work.MOVE, old_dir, moving.make)
@@ -283,7 +283,7 @@ class LogMoves:
                 with trio.CancelScope(shield=True):
                     old = await in_thread(Work.MOVE, target_dir, relocation.complete)
                     self._logs.delete_later(old, self._clock.elapsed_ms() + moving.config.file_delete_delay_ms)
-                    await in_thread(Work.MOVE, target_dir, manager.moved, moving, old_dir, clean_up_to)
+                    await in_thread(Work.MOVE, target_dir, manager.note_moved, moving, old_dir, clean_up_to)
                 break
             except Exception as error:
                 # E.g. no thread. While a start may choose either log, any error is retried, and nothing is cleaned.
@@ -301,7 +301,7 @@ class LogMoves:
                 retry_ms = min(2 * retry_ms, RETRY_MS_MAX)
         log.info("moved %s from %s to %s", where, old_dir, target_dir)
 
-    async def _let_go(self, move: LogMove) -> None:
+    async def _release(self, move: LogMove) -> None:
         relocation = move.relocation
         if relocation is None:
             return

@@ -62,7 +62,7 @@ async def clean_now(cleaning: Cleaning, wanted: Log, *, is_forced: bool) -> None
         clean_request = CleanRequest(wanted, is_forced=is_forced)
         cleaning.clean_requests.add(clean_request)
         cleaning.look_again()
-        served = await clean_request.over()
+        served = await clean_request.wait()
         if clean_request.failure is not None:
             raise ControlError(Kind.UNAVAILABLE, clean_request.failure)
         up_to = clean_request.up_to if up_to is None else up_to

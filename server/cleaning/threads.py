@@ -30,7 +30,7 @@ class CleanerSettings(NamedTuple):
     backoff_ms: int
 
     @classmethod
-    def of(cls, config: BrokerConfig) -> CleanerSettings:
+    def from_config(cls, config: BrokerConfig) -> CleanerSettings:
         return cls(
             config.log_cleaner_threads,
             config.log_cleaner_dedupe_buffer_size,

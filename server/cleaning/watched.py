@@ -31,7 +31,7 @@ class ActivePass:
     picture: PassPicture | None = None
     """State before and after the pass, once it is completed."""
 
-    def ended(self, end_offset: int, stats: CleanStats, now_ms: int) -> None:
+    def complete(self, end_offset: int, stats: CleanStats, now_ms: int) -> None:
         """Make the picture of the completed pass.
 
         In the pass's thread, which loads the modules for it. Raises nothing: the pass is done, with or without a
@@ -72,7 +72,7 @@ class ActivePasses:
         finally:
             del self._running[partition]
 
-    def passed(self, partition: TopicPartition, watched: ActivePass) -> None:
+    def note_completed(self, partition: TopicPartition, watched: ActivePass) -> None:
         """Keep a pass as the last completed one."""
         if watched.picture is not None:
             self._last[partition] = watched.picture

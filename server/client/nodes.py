@@ -104,7 +104,7 @@ class NodeConnections:
         """
         if node is not None and node not in self._nodes:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"node {node} not found")
-        address, client, versions = self._any() if node is None else self._connected(self._nodes[node])
+        address, client, versions = self._any_connection() if node is None else self._connected(self._nodes[node])
         version = _version(api_of(message), versions, address)
         try:
             return client.ask(message, version)
@@ -200,14 +200,14 @@ class NodeConnections:
                 if self.is_closing or self._elapsed_s() + pause_s > end_s:
                     raise
             except OSError as error:
-                # A broker that never answered will not do so soon; one that did may be between two lives.
+                # A broker that never answered will not do so soon; one that did may be between two runs.
                 lasting = not known if isinstance(error, UnreachableError) else not repeatable
                 if lasting or self.is_closing or self._elapsed_s() + pause_s > begin_s + self.timeout_s:
                     raise
             self._pause(pause_s)
         raise AssertionError("unreachable: pauses never end")
 
-    def _any(self) -> tuple[Address, Client, dict[int, tuple[int, int]]]:
+    def _any_connection(self) -> tuple[Address, Client, dict[int, tuple[int, int]]]:
         """Return an existing connection, or one to the first broker that answers."""
         candidates = dict.fromkeys((*self._connections, *self._nodes.values(), *self._bootstrap))
         reasons = []

@@ -58,7 +58,7 @@ class AclChanges:
             KafkaError: POLICY_VIOLATION (too many, together or at once), KAFKA_STORAGE_ERROR. Then nothing has changed.
         """
         time_slice = TimeSlice()
-        wanted = await time_slice.once(acls)
+        wanted = await time_slice.distinct(acls)
         async with self._cluster.change_lock:
             new, chars = [], 0
             async for acl in time_slice.each(wanted):
@@ -70,7 +70,7 @@ class AclChanges:
                 return []
             facts = await time_slice.map(lambda acl: (str(acl), acl.facts()), new)
             with trio.CancelScope(shield=True):
-                await self._put(dict(facts))
+                await self._write_entries(dict(facts))
                 self._chars += chars
                 for permission in Permission.DENY, Permission.ALLOW:
                     async for acl in time_slice.each(new):
@@ -86,11 +86,11 @@ class AclChanges:
         """
         time_slice = TimeSlice()
         async with self._cluster.change_lock:
-            found, gone = await self._meant(filters, time_slice)
+            found, gone = await self._matching_entries(filters, time_slice)
             if gone:
                 keys = await time_slice.map(lambda acl: (str(acl), None), gone)
                 with trio.CancelScope(shield=True):
-                    await self._put(dict(keys))
+                    await self._write_entries(dict(keys))
                     for permission in Permission.ALLOW, Permission.DENY:
                         async for acl in time_slice.each(gone):
                             if acl.permission is permission:
@@ -106,7 +106,7 @@ class AclChanges:
                 found.append(acl)
         return found
 
-    async def _meant(
+    async def _matching_entries(
         self, filters: Sequence[AclFilter], time_slice: TimeSlice
     ) -> tuple[list[list[Acl]], dict[Acl, None]]:
         """Return the entries that match each filter, and all of these together, in one pass over the entries."""
@@ -148,7 +148,7 @@ class AclChanges:
                 f"ACLs are too long in total ({self._chars + chars} characters, limit {CHARS_MAX})",
             )
 
-    async def _put(self, entries: Mapping[str, Mapping[str, Any] | None]) -> None:
+    async def _write_entries(self, entries: Mapping[str, Mapping[str, Any] | None]) -> None:
         await self._cluster.write(self._cluster.catalog.put_entries, SECTION, entries)
 
 

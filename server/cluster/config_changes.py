@@ -84,7 +84,7 @@ class ConfigChanges:
             await self._brokers_altered()
 
     async def _brokers_altered(self) -> None:
-        self._live_config.read_anew()
+        self._live_config.reload()
         self._cleaning.reconfigure()
         await self._reconfigure_logs(list(self._cluster.topics))
         self._cluster.reconsider()

@@ -53,7 +53,7 @@ class Node:
         for listener in self.listeners:
             listener.pause()
 
-    def rest(self) -> None:
+    def pause_own_listeners(self) -> None:
         """Run `pause` for the node's own listeners only."""
         for listener in self.own_listeners:
             listener.pause()

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...storage.data_dirs import exchange
 from ...storage.data_dirs.data_dir import holding
-from ...storage.data_dirs.inspection import FoundDirectory, check, check_assigned, home_of, look, unique
+from ...storage.data_dirs.inspection import FoundDirectory, check, check_assigned, home_of, inspect_dirs, unique
 from ...storage.data_dirs.making import NewLogs
 from ...storage.data_dirs.manager import LogManager
 from ...storage.data_dirs.partition_dirs import Assigned, assign, check_put_aside, topics_of
@@ -121,7 +121,7 @@ def _open_store(start: Start, failed: Mapping[str, str]) -> OpenStore:
         config, _ = resolve(start.static, state.broker_configs, config.node_id)
         logs.set_producer_expiration(config.producer_id_expiration_ms)
         log_configs = {entry.name: _log_config(config, entry) for entry in state.topics.values()}
-        survey.assigned.carry_out(files, start.rng, _warn)
+        survey.assigned.apply(files, start.rng, _warn)
         logs.load(
             now_ms,
             start.clock.elapsed_ms(),
@@ -166,7 +166,7 @@ def _end_exchange(files: Files, data_dirs: Sequence[str]) -> None:
             for name in (paths.NEXT_CONTENT, paths.NEXT_CONTENT_IN):
                 files.check_entry(paths.join(each, name))  # made by another user, it would remove all data
         except OSError as error:
-            raise DataDirectoryError.of(each, error) from error
+            raise DataDirectoryError.from_error(each, error) from error
     try:
         if exchange.is_unfinished(files, data_dirs):
             log.warning("data directories %s: completing an interrupted reset or restore", ", ".join(data_dirs))
@@ -198,7 +198,7 @@ def _survey(start: Start, data_dirs: Sequence[str], failed: Mapping[str, str], *
     """
     files = start.files
     note: Callable[[str], None] = (lambda _: None) if is_glance else _warn
-    found = look(files, data_dirs)
+    found = inspect_dirs(files, data_dirs)
     home = home_of(found)
     try:
         check(files, found, start.config.node_id, failed)
@@ -299,7 +299,7 @@ def _with_clients(state: CatalogState, records: ClientRecords, path: str) -> Cat
     quotas = {Entity(parts): values for parts, values in records.quotas.items()}
     if limits := {entity.key: of for entity, values in quotas.items() if (of := facts_of(entity, values)) is not None}:
         sections[QUOTAS] = limits
-    return replace(state, sections={section: Entries.of(entries) for section, entries in sections.items()})
+    return replace(state, sections={section: Entries.from_mapping(entries) for section, entries in sections.items()})
 
 
 def _highest_producer_id(logs: LogManager) -> int:

@@ -79,7 +79,7 @@ class PartitionLogs:
         )
         return _partitions(new, logs, live)
 
-    def of(self, first: Mapping[str, int]) -> list[TopicPartition]:
+    def partitions_of(self, first: Mapping[str, int]) -> list[TopicPartition]:
         """Return the partitions with logs of these topics, by name, each from its number on."""
         return [each for each in self._logs.logs if each.partition >= first.get(each.topic, PARTITION_MAX + 1)]
 
@@ -101,7 +101,7 @@ class PartitionLogs:
         try:
             # A running sync writes files by their names, which other files may get next.
             await self._flusher.wait_for(pending_deletion.logs)
-            await in_thread(Work.CATALOG, self._home, pending_deletion.carry_out)
+            await in_thread(Work.CATALOG, self._home, pending_deletion.rename_dirs)
         except Exception as error:  # noqa: BLE001 - no thread, for example; the cleaner must still release the names
             log.error("cannot rename the directories of deleted partitions: %s", error)
         finally:
@@ -109,11 +109,11 @@ class PartitionLogs:
         for data_dir in {data_dir_of(each) for each in pending_deletion.logs}:
             those = [each.topic_partition for each in pending_deletion.logs if data_dir_of(each) == data_dir]
             await self._cleaning.forget(data_dir, those)
-        gone: list[object] = [*pending_deletion.let_go()]
+        gone: list[object] = [*pending_deletion.release_logs()]
         for topic in of:
             gone += topic.partitions
             topic.partitions.clear()
-        await in_thread(Work.BACKGROUND, self._home, _let_go, gone)
+        await in_thread(Work.BACKGROUND, self._home, _release, gone)
 
 
 def promised(logs: LogManager, wanted: Sequence[NewLogs], now_ms: int, elapsed_ms: int) -> list[Log]:
@@ -135,7 +135,7 @@ def _partitions(new: NewPartitions, logs: Sequence[Log], live: Collection[int]) 
     return partitions
 
 
-def _let_go(things: list[object]) -> None:
+def _release(things: list[object]) -> None:
     """Drop the objects one after the other: without its last reference a log closes its files, and thousands of logs take a
     tenth of a second."""
     while things:

@@ -41,7 +41,7 @@ Placed = Mapping[Partition, Placement]
 """New placements of partitions."""
 
 
-def settled(placement: Placement) -> Placement:
+def complete_reassignment(placement: Placement) -> Placement:
     """Return a placement without its reassignment if all new replicas have caught up; otherwise return it unchanged.
 
     The replicas under removal are dropped; if the leader is one of them, another replica leads. As in Apache Kafka's

@@ -16,7 +16,7 @@ from ..partitions.topics import NAME_CHARS_SHOWN, NO_LEADER, Partition, Reassign
 from ..runtime.time_slices import TimeSlice
 from .cluster import Cluster
 from .leadership import Leadership, first_leadership
-from .placement import Placement, publish_placements, settled, write_placements
+from .placement import Placement, complete_reassignment, publish_placements, write_placements
 from .replication_throttle import NewReplica
 from .topic_plans import Replicas, check_assignments
 
@@ -27,7 +27,7 @@ Plan = Callable[[Cluster, Partition], Placement]
 """Function that returns the new placement of a partition. Raises KafkaError if the change is not possible."""
 
 
-def onto(replicas: Replicas, *, may_change_factor: bool = True) -> Plan:
+def plan_reassignment(replicas: Replicas, *, may_change_factor: bool = True) -> Plan:
     """Return a plan that moves a partition to `replicas`, the preferred leader first. The leader stays if it is one of them.
 
     New replicas without throttle catch up at once. With others the reassignment is ongoing; until its end the partition also
@@ -57,7 +57,7 @@ def onto(replicas: Replicas, *, may_change_factor: bool = True) -> Plan:
         able = {*partition.isr, *adding} - copied_bytes.keys()
         isr = tuple(node_id for node_id in merged if node_id in able)
         leadership = Leadership(partition.leader, isr)
-        return settled(Placement(merged, leadership, Reassigning(adding, removing, copied_bytes)))
+        return complete_reassignment(Placement(merged, leadership, Reassigning(adding, removing, copied_bytes)))
 
     return plan
 
@@ -157,7 +157,7 @@ async def change(
     async with cluster.change_lock:
         async for topic_partition, plan in time_slice.each(wanted.items()):
             try:
-                partition = _found(cluster, topic_partition, missing)
+                partition = _find_partition(cluster, topic_partition, missing)
                 placed[partition] = plan(cluster, partition)
             except KafkaError as error:
                 # The traceback names this frame, whose table names the error: each error would be a cycle, and keep its objects
@@ -181,7 +181,7 @@ async def change(
     return refused
 
 
-def _found(cluster: Cluster, topic_partition: TopicPartition, missing: Missing) -> Partition:
+def _find_partition(cluster: Cluster, topic_partition: TopicPartition, missing: Missing) -> Partition:
     name, index = topic_partition
     topic = cluster.topics.get(name)
     if topic is not None and 0 <= index < len(topic.partitions):

@@ -27,7 +27,7 @@ from ..runtime.clock import Clock
 from ..runtime.time_slices import TimeSlice, run_cooperatively
 from .cluster import Cluster
 from .leadership import Leadership
-from .placement import SECTION, Placement, facts_of, publish_placements, settled, write_placements
+from .placement import SECTION, Placement, complete_reassignment, facts_of, publish_placements, write_placements
 from .replication_throttle import NewReplica
 
 log = logging.getLogger("ottla.reassignments")
@@ -63,7 +63,7 @@ class Reassignments(Watcher):
         problems = []
         for key, facts in self._cluster.catalog.entries(SECTION).items():
             try:
-                partition, reassigning = self._taken(key, facts)
+                partition, reassigning = self._describe_one(key, facts)
             except (ValueError, OverflowError, TypeError, KeyError, AttributeError, KafkaError) as error:
                 problems.append(f"stored reassignment of {key} ignored: {error}")
                 continue
@@ -73,7 +73,7 @@ class Reassignments(Watcher):
         self._reconsider()
         return problems
 
-    def _taken(self, key: str, facts: Facts) -> tuple[Partition, Reassigning]:
+    def _describe_one(self, key: str, facts: Facts) -> tuple[Partition, Reassigning]:
         name, _, index = key.rpartition("-")
         partition = self._cluster.topics.partition(name, int(index))
         topic = self._cluster.topics.get(name)
@@ -100,7 +100,7 @@ class Reassignments(Watcher):
         while True:
             changed = self._changed
             with self._clock.at_work():
-                due_ms = await self._look()
+                due_ms = await self._complete_due()
             if due_ms is None:
                 await changed.wait()
                 continue
@@ -112,7 +112,7 @@ class Reassignments(Watcher):
         self._changed.set()
         self._changed = trio.Event()
 
-    async def _look(self) -> int | None:
+    async def _complete_due(self) -> int | None:
         """Complete what is due. Return the elapsed time of the next check; None to wait for a change."""
         cluster = self._cluster
         if not (cluster.under_way or cluster.catalog.entries(SECTION)):
@@ -120,7 +120,7 @@ class Reassignments(Watcher):
             return None
         async with cluster.change_lock:
             time_slice = TimeSlice()
-            await self._settle(time_slice)
+            await self._update_copied(time_slice)
             placed: dict[Partition, Placement] = {}
             async for partition in time_slice.each(list(cluster.under_way.values())):
                 if (placement := self._arrived(partition)) is not None:
@@ -144,7 +144,7 @@ class Reassignments(Watcher):
             for node_id in partition.reassigning.lagging
         ]
 
-    async def _settle(self, time_slice: TimeSlice) -> None:
+    async def _update_copied(self, time_slice: TimeSlice) -> None:
         """Update `copied_bytes` and the rates to the present time."""
         elapsed_ms = self._clock.elapsed_ms()
         changed_ms, self._changed_ms = self._changed_ms, None
@@ -187,7 +187,7 @@ class Reassignments(Watcher):
         present = Placement(
             partition.replicas, Leadership(partition.leader, isr), Reassigning(moving.adding, moving.removing, left)
         )
-        placement = settled(present)
+        placement = complete_reassignment(present)
         return None if placement is present and len(left) == len(moving.copied_bytes) else placement
 
     async def _write_down(self, elapsed_ms: int, time_slice: TimeSlice) -> None:

@@ -102,7 +102,7 @@ class ReplicationThrottle:
 
     def _rate(self, node_id: int, is_follower: bool) -> float:
         if node_id not in self._rates:
-            config = self._live_config.of(node_id)
+            config = self._live_config.node_config(node_id)
             both = config.leader_replication_throttled_rate, config.follower_replication_throttled_rate
             leader, follower = (math.inf if rate == MAX_LONG else float(rate) for rate in both)
             self._rates[node_id] = leader, follower

@@ -73,7 +73,7 @@ class TokenChanges:
                 )
             token_id = uuid_text(self._rng.randbytes(16))
             token = Token(token_id, owner, requester, tuple(renewers), now_ms, expires_ms, max_ms)
-            await self._put(token)
+            await self._write_token(token)
         return token
 
     async def renew(self, hmac: bytes, by: Principal, period_ms: int, now_ms: int) -> int:
@@ -84,7 +84,7 @@ class TokenChanges:
         """
         longest_ms = self._live_config.current.delegation_token_expiry_time_ms
         async with self._cluster.change_lock:
-            token = self._found(hmac)
+            token = self._require_token(hmac)
             if token.is_over(now_ms):
                 raise KafkaError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
             _check_is_of(token, by)
@@ -98,7 +98,7 @@ class TokenChanges:
             KafkaError: as `renew`.
         """
         async with self._cluster.change_lock:
-            token = self._found(hmac)
+            token = self._require_token(hmac)
             _check_is_of(token, by)
             if period_ms < 0:
                 await self._remove([token])
@@ -119,7 +119,7 @@ class TokenChanges:
             if over:
                 await self._remove(over)
 
-    def _found(self, hmac: bytes) -> Token:
+    def _require_token(self, hmac: bytes) -> Token:
         token = self.tokens.by_hmac(hmac)
         if token is None:
             raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
@@ -127,10 +127,10 @@ class TokenChanges:
 
     async def _expire_at(self, token: Token, at_ms: int) -> int:
         changed = replace(token, expires_ms=min(token.max_ms, at_ms))
-        await self._put(changed)
+        await self._write_token(changed)
         return changed.expires_ms
 
-    async def _put(self, token: Token) -> None:
+    async def _write_token(self, token: Token) -> None:
         with trio.CancelScope(shield=True):
             await self._cluster.write(self._cluster.catalog.put_entries, SECTION, {token.token_id: token.facts()})
             self.tokens.put(token)

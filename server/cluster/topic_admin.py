@@ -25,7 +25,7 @@ from ...storage.data_dirs.making import Fill
 from ...storage.topics.catalog_file import PartitionEntry, TopicEntry
 from ..config.live_config import LiveConfig
 from ..partitions.topics import Topic, flat
-from ..runtime.collector import Collector
+from ..runtime.gc_policy import GcPolicy
 from ..runtime.time_slices import TimeSlice
 from .cluster import Cluster
 from .leadership import first_leadership
@@ -51,7 +51,7 @@ class _Creation:
         self.failure: Exception | None = None
 
     @property
-    def new(self) -> list[TopicEntry]:
+    def new_topics(self) -> list[TopicEntry]:
         return [each for each in self.entries if isinstance(each, TopicEntry)]
 
     def outcome(self) -> list[Topic | KafkaError]:
@@ -69,7 +69,7 @@ class TopicAdmin:
         cluster: Cluster,
         live_config: LiveConfig,
         partition_logs: PartitionLogs,
-        collector: Collector,
+        collector: GcPolicy,
         rng: random.Random,
     ) -> None:
         self._cluster = cluster
@@ -92,7 +92,7 @@ class TopicAdmin:
         else:
             creation = _Creation([plan])
             async with self._cluster.change_lock:
-                await self._carry_out([creation], fill)
+                await self._create_gathered([creation], fill)
             (made,) = creation.outcome()
         if isinstance(made, KafkaError):
             raise made
@@ -120,7 +120,7 @@ class TopicAdmin:
         try:
             async with self._cluster.change_lock:
                 if creation in self._waiting:
-                    await self._carry_out(self._taken(creation))
+                    await self._create_gathered(self._gather(creation))
         finally:
             self._waiting.pop(creation, None)
         return creation.outcome()
@@ -129,7 +129,7 @@ class TopicAdmin:
         """Return the id for a new topic."""
         return self._rng.randbytes(16)
 
-    def _taken(self, first: _Creation) -> list[_Creation]:
+    def _gather(self, first: _Creation) -> list[_Creation]:
         """Take this creation and others that wait, up to GATHERED_MAX partitions together. They succeed or fail together, so a
         large one is alone. A creation with a name of another one waits for the next write."""
         taken, names, left = list[_Creation](), set[str](), GATHERED_MAX
@@ -145,7 +145,7 @@ class TopicAdmin:
             del self._waiting[creation]
         return taken
 
-    async def _carry_out(self, creations: Sequence[_Creation], fill: Fill | None = None) -> None:
+    async def _create_gathered(self, creations: Sequence[_Creation], fill: Fill | None = None) -> None:
         """Create the topics of `creations`; each has its result on return. The caller must hold `change_lock`."""
         time_slice, partitions = TimeSlice(), 0
         with trio.CancelScope(shield=True), self._collector.putting_off():  # half a topic is of no use
@@ -153,13 +153,13 @@ class TopicAdmin:
                 coming: dict[str, str] = {}
                 for creation in creations:
                     creation.entries = await time_slice.map(partial(self._entry, coming), creation.plans)
-                made = await self._make([each for creation in creations for each in creation.new], fill)
+                made = await self._make([each for creation in creations for each in creation.new_topics], fill)
             except Exception as error:  # noqa: BLE001 - every creation gets it
                 for creation in creations:
                     creation.failure = error.with_traceback(None)
                 return
             for creation in creations:
-                async for entry in time_slice.each(creation.new):
+                async for entry in time_slice.each(creation.new_topics):
                     self._show(made[entry.name], creation.hidden_s)
                     partitions += len(entry.partitions)
                 creation.made = made
@@ -185,22 +185,22 @@ class TopicAdmin:
         if not entries:
             return {}
         try:
-            made = await self._cluster.write(self._written, entries, self._cluster.live_node_ids(), fill)
+            made = await self._cluster.write(self._write_topics, entries, self._cluster.live_node_ids(), fill)
         except Exception:
             await self._undo({each.name: None for each in entries}, {each.name: 0 for each in entries})
             raise
         return {topic.name: topic for topic in made}
 
-    def _written(self, entries: Sequence[TopicEntry], live: Collection[int], fill: Fill | None) -> list[Topic]:
+    def _write_topics(self, entries: Sequence[TopicEntry], live: Collection[int], fill: Fill | None) -> list[Topic]:
         """Do the part of `_make` that waits for the disk."""
         self._cluster.catalog.put_topics(entries)
-        new = [self._new(Topic(each.name, each.topic_id), each.partitions) for each in entries]
+        new = [self._new_partitions(Topic(each.name, each.topic_id), each.partitions) for each in entries]
         made = self._logs.promise(new, live) if fill is None else [self._logs.fill(each, live, fill) for each in new]
         for each, partitions in zip(new, made, strict=True):
             each.topic.partitions = partitions
         return [each.topic for each in new]
 
-    def _new(self, topic: Topic, entries: Sequence[PartitionEntry], first: int = 0) -> NewPartitions:
+    def _new_partitions(self, topic: Topic, entries: Sequence[PartitionEntry], first: int = 0) -> NewPartitions:
         # Not the plan's options: the defaults may have changed since.
         return NewPartitions(topic, entries, first, self._live_config.topic(topic.name))
 
@@ -225,7 +225,7 @@ class TopicAdmin:
             factor = min(factor, len(self._cluster.nodes))
             plan = self.planner.plan(name, num_partitions=partitions, replication_factor=factor, configs=configs)
             creation = _Creation([plan])
-            await self._carry_out([creation])
+            await self._create_gathered([creation])
         (made,) = creation.outcome()
         if isinstance(made, KafkaError):
             raise made
@@ -249,7 +249,7 @@ class TopicAdmin:
             with trio.CancelScope(shield=True), self._collector.putting_off():
                 try:
                     await self._cluster.write(catalog.add_partitions, topic.name, entries)
-                    new, live = self._new(topic, entries, present), self._cluster.live_node_ids()
+                    new, live = self._new_partitions(topic, entries, present), self._cluster.live_node_ids()
                     (added,) = await self._cluster.write(self._logs.promise, [new], live)
                 except Exception:
                     await self._undo({topic.name: before}, {topic.name: present})
@@ -321,7 +321,7 @@ class TopicAdmin:
         """
         with suppress(KafkaError):
             await self._cluster.write(self._cluster.catalog.take_back, before)
-        await self._logs.delete(self._logs.of(first))
+        await self._logs.delete(self._logs.partitions_of(first))
 
     def _entries(self, replicas: Sequence[Replicas]) -> tuple[PartitionEntry, ...]:
         """Return entries for new partitions, each led by its first live replica. If none is alive any more, the first one will

@@ -211,12 +211,12 @@ def spread(
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR, f"Unable to replicate the partition {factor} time(s): {problem}"
         )
-    alive = _around(live, count, min(factor, len(live)), start)
-    stopped = _around([node for node in nodes if not node.is_alive], count, factor - len(alive[0]), start)
+    alive = _spread_over_racks(live, count, min(factor, len(live)), start)
+    stopped = _spread_over_racks([node for node in nodes if not node.is_alive], count, factor - len(alive[0]), start)
     return tuple(map(tuple.__add__, alive, stopped))
 
 
-def _around(nodes: Iterable[Node], count: int, factor: int, start: int) -> list[Replicas]:
+def _spread_over_racks(nodes: Iterable[Node], count: int, factor: int, start: int) -> list[Replicas]:
     """Take one node of each rack in turn; in the next round, the next node of each."""
     by_rack = defaultdict(list)
     for node in nodes:
@@ -224,7 +224,7 @@ def _around(nodes: Iterable[Node], count: int, factor: int, start: int) -> list[
     racks = [by_rack[rack] for rack in sorted(by_rack)]
     period = len(racks) * lcm(*map(len, racks)) or 1
 
-    def placed(step: int) -> Replicas:
+    def place(step: int) -> Replicas:
         replicas: list[int] = []
         while len(replicas) < factor:
             rack = racks[step % len(racks)]
@@ -234,7 +234,7 @@ def _around(nodes: Iterable[Node], count: int, factor: int, start: int) -> list[
             step += 1
         return tuple(replicas)
 
-    once = [placed(step) for step in range(start, start + min(count, period))]
+    once = [place(step) for step in range(start, start + min(count, period))]
     return list(islice(cycle(once), count))
 
 

@@ -11,17 +11,17 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from .frame.command_line import understand
+from .frame.command_line import parse_command_line
 from .frame.errors import DONE, INTERRUPTED, WRONG_CALL, CommandError, ReaderGoneError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; return the exit code. SystemExit for a usage error, or after a help text."""
-    return with_exit_code(lambda: _carry_out(sys.argv[1:] if arguments is None else arguments))
+    return with_exit_code(lambda: _run_command(sys.argv[1:] if arguments is None else arguments))
 
 
-def _carry_out(words: Sequence[str]) -> int | None:
-    asked = understand(words)
+def _run_command(words: Sequence[str]) -> int | None:
+    asked = parse_command_line(words)
     return asked.command.run(asked.options)
 
 

@@ -88,7 +88,7 @@ class KeptFiles(PemFiles):
         assert refused is not None
         raise refused
 
-    def written(self, name: str, content: str | bytes) -> str:
+    def write_file(self, name: str, content: str | bytes) -> str:
         """Write a file as `PemFiles` does. OSError: the disk refused."""
         path = os.path.join(self._directory, PREFIX + name)
         if path not in self._written:
@@ -206,7 +206,7 @@ def secured(
     authority = Authority(now_ms)
     static = over_tls(authority, HOSTS)  # the first configuration gives the listeners and data directories
     named = [os.path.abspath(each) for each in static.node(static.node_ids[0]).data_dirs]
-    kept, directories = _found(named, now_ms)
+    kept, directories = _find_authority(named, now_ms)
     authority = kept or authority
     static = over_tls(authority, _hosts(static))
     files = KeptFiles(directories)
@@ -214,15 +214,15 @@ def secured(
     return Secured(static, authority, kept is None, files, tls)
 
 
-def _found(directories: Sequence[str], now_ms: int) -> tuple[Authority | None, Sequence[str]]:
+def _find_authority(directories: Sequence[str], now_ms: int) -> tuple[Authority | None, Sequence[str]]:
     """Return the authority of an earlier start, and the directories that may have its files.
 
     The first authority is used. A directory whose disk has failed, or that cannot be listed, is skipped if there are
-    others: the start of the broker reports the error. ConfigError as of `_kept`.
+    others: the start of the broker reports the error. ConfigError as of `_load_authority`.
     """
     for directory in directories:
         try:
-            kept = _kept(os.path.join(directory, AUTHORITY), now_ms)
+            kept = _load_authority(os.path.join(directory, AUTHORITY), now_ms)
         except ConfigError as error:
             if (
                 len(directories) > 1
@@ -300,7 +300,7 @@ def _hosts(static: StaticConfig) -> Iterator[str]:
     yield from found
 
 
-def _kept(path: str, now_ms: int) -> Authority | None:
+def _load_authority(path: str, now_ms: int) -> Authority | None:
     """Return the authority of an earlier start; None without one, or if its certificates have expired.
 
     Raises:

@@ -57,11 +57,11 @@ def size(data: bytes | memoryview | None) -> str:
 
 def plain_record(record: Record) -> str:
     """Format key, value and headers."""
-    line = f"{_shown(record.key)} = {_shown(record.value)}"
-    return line + "".join(f"  {name!r}: {_shown(value)}" for name, value in record.headers)
+    line = f"{_format_bytes(record.key)} = {_format_bytes(record.value)}"
+    return line + "".join(f"  {name!r}: {_format_bytes(value)}" for name, value in record.headers)
 
 
-def _shown(data: bytes | memoryview | None) -> str:
+def _format_bytes(data: bytes | memoryview | None) -> str:
     """Return printable UTF-8 in quotes, anything else in hexadecimal."""
     if data is None:
         return "null"

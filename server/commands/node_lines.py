@@ -30,7 +30,7 @@ _DONE = {"stop": "stopped", "start": "started"}
 _ORDER = re.compile(r"(stop|start) ([0-9]{1,10})")
 
 
-async def obey(supervisor: Supervisor) -> None:
+async def run_commands(supervisor: Supervisor) -> None:
     """Run the commands in the lines, one after the other, until standard input ends."""
     async for line in _lines():
         order = _ORDER.fullmatch(line)

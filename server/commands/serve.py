@@ -34,15 +34,15 @@ from ..config.properties import Properties, parse_server_properties, refuse_comm
 from ..config.static_config import StaticConfig, default_listener
 from ..handlers import Handlers, load
 from ..runtime.clock import Clock
-from ..runtime.collector import Collector
 from ..runtime.deferred_free import give_back, share_arenas
 from ..runtime.errors import ControlError
+from ..runtime.gc_policy import GcPolicy
 from ..runtime.nursery import open_plain_nursery
 from ..runtime.threads import Arguments
 from .frame.environment import read_environment
 from .frame.errors import WrongCallError
 from .frame.options import DEFAULT_BOOTSTRAP
-from .node_lines import obey
+from .node_lines import run_commands
 
 if TYPE_CHECKING:
     from ..config.sasl.users import User
@@ -315,10 +315,10 @@ def _with_environment(file: Properties, variables: Mapping[str, str]) -> Propert
 def _prepare(path: str | None) -> Callable[[Broker], Awaitable[object]] | None:
     if path is None:
         return None
-    from ..control.seed.planting import plant
     from ..control.seed.seed import seed_from
+    from ..control.seed.seeding import apply_seed
 
-    return partial(plant, seed=seed_from(path), unless_there=True)
+    return partial(apply_seed, seed=seed_from(path), unless_there=True)
 
 
 def _admin_http(options: argparse.Namespace) -> AdminListener | None:
@@ -417,7 +417,7 @@ async def _run(
         supervisor.in_each_run(_collect)
         # Once: garbage of an earlier run would otherwise stay for good.
         nursery.start_soon(warm_up, supervisor.broker.collector)
-        nursery.start_soon(obey, supervisor)
+        nursery.start_soon(run_commands, supervisor)
         ended = trio.Event()
         for end in (stop.wait, supervisor.disks_lost.wait):
             nursery.start_soon(_when, end, ended)
@@ -439,7 +439,7 @@ async def _collect(broker: Broker) -> None:
     await broker.collector.run()
 
 
-async def warm_up(collector: Collector) -> None:
+async def warm_up(collector: GcPolicy) -> None:
     """Load coordinators and APIs before a client needs them: otherwise every client would wait, for up to a tenth of a second.
 
     The objects of the start and the modules stay alive, so they are excluded from garbage collections.

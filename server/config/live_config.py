@@ -22,7 +22,7 @@ GROUP_CONFIGS, CLIENT_METRICS = "group_configs", "client_metrics"
 class LiveConfig:
     """The present options of nodes, groups and subscriptions.
 
-    `cluster.config_changes` writes changes into the catalog and calls `read_anew`.
+    `cluster.config_changes` writes changes into the catalog and calls `reload`.
 
     Until `open` it is the static configuration of the start.
     """
@@ -54,7 +54,7 @@ class LiveConfig:
         self._catalog = catalog
         self.features = features_of(self.static, catalog.features)
         problems = [line for node_id in self.static.node_ids for line in self._resolve(node_id)[1]]
-        self.read_anew()
+        self.reload()
         for group_id, facts in catalog.entries(GROUP_CONFIGS).items():
             texts = {name: str(text) for name, text in facts.items()}
             try:
@@ -79,7 +79,7 @@ class LiveConfig:
         changed = settled_min_isr(before, start.min_insync_replicas)
         if changed:
             self._catalog.set_broker_configs(changed)
-            self.read_anew()
+            self.reload()
         told, kept = start.min_insync_replicas, self.current.min_insync_replicas
         lost = [
             f"stored {MIN_INSYNC_REPLICAS}={before[node][MIN_INSYNC_REPLICAS]} of node {node} was removed"
@@ -106,7 +106,7 @@ class LiveConfig:
     def _first_static(self) -> BrokerConfig:
         return self.static.node(self.static.node_ids[0])
 
-    def of(self, node_id: int) -> BrokerConfig:
+    def node_config(self, node_id: int) -> BrokerConfig:
         """Return the configuration of the node with this ID; see `resolve`."""
         return self._resolve(node_id)[0]
 
@@ -151,9 +151,9 @@ class LiveConfig:
         """Return the finalized level of a feature that we support; 0 is none. KeyError for any other."""
         return self.features[name].level
 
-    def read_anew(self) -> None:
+    def reload(self) -> None:
         """Read the dynamic options in the catalog again, after a change."""
-        self.current = self.of(self.static.node_ids[0])
+        self.current = self.node_config(self.static.node_ids[0])
         self.changes += 1
         for watcher in self.watchers:
             watcher()

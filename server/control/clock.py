@@ -33,7 +33,7 @@ from ...storage.logs.rolling import open_until_ms
 from ..broker.broker import Broker
 from ..runtime.clock import NOW_MS_MAX, Clock
 from ..runtime.errors import ControlError, Kind
-from ..runtime.threads import bring
+from ..runtime.threads import load_cold
 from ..runtime.time_slices import TimeSlice
 from .operation import Range, operation
 
@@ -157,7 +157,7 @@ async def _roll_if_old(each: Log, now_ms: int) -> bool:
     try:
         until_ms = open_until_ms(each, at_once=True)
     except WouldWaitError as cold:
-        await bring(cold, each)
+        await load_cold(cold, each)
         until_ms = open_until_ms(each)
     if until_ms is None or until_ms >= now_ms:
         return False

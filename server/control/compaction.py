@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import trio
 
-from ...storage.cleaning.eligibility import Waits
+from ...storage.cleaning.eligibility import BlockedReason
 from ...storage.filter.removed import RemovedRecords
 from ...storage.logs.log import Log
 from ..broker.broker import Broker
@@ -63,7 +63,7 @@ class PartitionCompaction:
     """Removed records by reason."""
     bytes_read: int
     bytes_written: int
-    waits_for: Waits | None
+    waits_for: BlockedReason | None
     """Reason why it is not eligible now; None: the next round may clean the partition again."""
     explanation: str
     """Why it is or is not eligible now, as a sentence, as in `explain`."""
@@ -91,7 +91,7 @@ class PartitionCompacted:
     first_dirty_offset: int
     """Everything below this offset is clean."""
     log_end_offset: int
-    waits_for: Waits | None
+    waits_for: BlockedReason | None
     """Reason why the rest of the log is not eligible now."""
     explanation: str
 
@@ -210,7 +210,7 @@ def _first_dirty(broker: Broker, log: Log) -> int:
 
 
 async def _explained(broker: Broker, log: Log, time_slice: TimeSlice | None = None) -> PartitionExplanation:
-    return await (await Explaining.of(broker.services, [log], time_slice or TimeSlice())).next()
+    return await (await Explaining.load(broker.services, [log], time_slice or TimeSlice())).next()
 
 
 async def _compact(broker: Broker, log: Log, *, is_forced: bool, rolls: bool) -> PartitionCompaction:
@@ -221,7 +221,7 @@ async def _compact(broker: Broker, log: Log, *, is_forced: bool, rolls: bool) ->
         has_rolled = rolls and roll_one(log, broker.clock.now_ms()).has_rolled
         await clean_now(cleaning, log, is_forced=is_forced)
     explained = await _explained(broker, log)
-    return told(
+    return describe_pass(
         log,
         [each.stats for each in passes],
         has_rolled=has_rolled,
@@ -232,14 +232,14 @@ async def _compact(broker: Broker, log: Log, *, is_forced: bool, rolls: bool) ->
     )
 
 
-def told(
+def describe_pass(
     log: Log,
     passes: Sequence[CleanStats],
     *,
     has_rolled: bool,
     segments_before: int,
     first_dirty: tuple[int, int],
-    waits_for: Waits | None,
+    waits_for: BlockedReason | None,
     explanation: str,
 ) -> PartitionCompaction:
     """Return the result for `log`; `first_dirty` is the first dirty offset before and after."""

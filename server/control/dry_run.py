@@ -111,11 +111,11 @@ async def dry_run(
     """
     check_number("records_max", records_max, 0, LISTED_MAX)
     logs, now_ms = logs_of(broker, topic, one_or_all(partition)), broker.clock.now_ms()
-    found = [await _of_partition(broker, log, force, records_max) for log in logs]
+    found = [await _dry_run_partition(broker, log, force, records_max) for log in logs]
     return DryRun(topic=topic, now_ms=now_ms, is_forced=force, partitions=tuple(found))
 
 
-async def _of_partition(broker: Broker, log: Log, force: bool, records_max: int) -> PartitionDryRun:
+async def _dry_run_partition(broker: Broker, log: Log, force: bool, records_max: int) -> PartitionDryRun:
     from ...storage.cleaning.cleaner import CleaningAbortedError  # it imports the kernel
 
     cleaning, tp = broker.services.cleaning, log.topic_partition
@@ -129,7 +129,7 @@ async def _of_partition(broker: Broker, log: Log, force: bool, records_max: int)
             raise ControlError(Kind.CONFLICT, f"{tp} was deleted")
         if cleaning.manager.is_held(tp):
             raise ControlError(Kind.CONFLICT, f"{tp} is {cleaning.manager.state_name(tp)}; retry when it is free")
-        settings = CleanerSettings.of(broker.config.current)
+        settings = CleanerSettings.from_config(broker.config.current)
         try:
             found = await dry_runs.dry_run(
                 cleaning, settings, log, broker.clock.now_ms(), is_forced=force, records_max=records_max

@@ -13,7 +13,14 @@ from typing import Annotated
 from ...protocol.errors import KafkaError
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.cleaning.dirtiness import BoundBy, dirtiness_in_pieces, find_bound_in_pieces
-from ...storage.cleaning.key_history import Fate, Goes, KeyHistory, KeyRecord, KeySearch, Stays
+from ...storage.cleaning.key_history import (
+    KeyHistory,
+    KeyRecord,
+    KeySearch,
+    RemovalReason,
+    RetentionReason,
+    TransactionOutcome,
+)
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
 from ...storage.steps import Steps
@@ -63,7 +70,7 @@ async def explain(broker: Broker, topic: TopicName, partition: PartitionId | Non
     """
     logs = logs_of(broker, topic, one_or_all(partition))
     now_ms = broker.clock.now_ms()
-    explaining = await Explaining.of(broker.services, logs, TimeSlice())
+    explaining = await Explaining.load(broker.services, logs, TimeSlice())
     found = tuple([await explaining.next() for _ in logs])
     return Explanation(topic=topic, now_ms=now_ms, partitions=found)
 
@@ -116,7 +123,7 @@ def _sentence(record: KeyRecord, history: KeyHistory) -> str:
     at = "without a timestamp" if record.timestamp_ms < 0 else moment(record.timestamp_ms)
     part = "clean" if record.is_in_clean_part else "dirty"
     facts = [f"offset {record.offset}: {what}, {at}, segment {record.segment_base_offset} ({part})"]
-    if record.transaction is not Fate.NONE:
+    if record.transaction is not TransactionOutcome.NONE:
         facts.append(f"transaction of producer {record.producer_id} {record.transaction}")
     if record.superseded_by is not None:
         facts.append(f"superseded by offset {record.superseded_by}")
@@ -128,22 +135,22 @@ def outlook(record: KeyRecord, history: KeyHistory) -> str:
     """Return what the next pass does with a record of `history`: part of its sentence."""
     if record.goes is not None:
         whys = {
-            Goes.SUPERSEDED: "",
-            Goes.TOMBSTONE: f": its delete horizon has passed{_PASSES}",
-            Goes.ABORTED: ": its transaction was aborted",
+            RemovalReason.SUPERSEDED: "",
+            RemovalReason.TOMBSTONE: f": its delete horizon has passed{_PASSES}",
+            RemovalReason.ABORTED: ": its transaction was aborted",
         }
         return f"the next pass removes it{whys[record.goes]}"
     bound = _BOUNDS[history.bound_by]
     match record.stays:
-        case Stays.NEWEST:
+        case RetentionReason.NEWEST:
             return "kept: newest record of its key"
-        case Stays.BOUND:
+        case RetentionReason.BOUND:
             return f"kept by the next pass, which ends at offset {history.upper_offset} because of {bound}"
-        case Stays.SUPERSEDED_BEYOND_BOUND:
+        case RetentionReason.SUPERSEDED_BEYOND_BOUND:
             return f"kept by the next pass, which ends before the record that supersedes it, because of {bound}"
-        case Stays.SUPERSEDED_IN_CLEAN_PART:
+        case RetentionReason.SUPERSEDED_IN_CLEAN_PART:
             return "kept: a pass looks for newer records only in the dirty part, and the one that supersedes this record is not there"
-        case Stays.DELETE_HORIZON:
+        case RetentionReason.DELETE_HORIZON:
             return f"removed by the first pass at or after {moment(record.delete_horizon_ms)}{_PASSES}"
         case _:
             return (

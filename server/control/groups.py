@@ -20,7 +20,7 @@ from ..groups.share.states import UNKNOWN_OFFSET
 from ..partitions.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from ..runtime.errors import ControlError, Kind, did_you_mean, refusal
 from ..runtime.time_slices import TimeSlice, run_cooperatively
-from ..services.share_keeper import ShareKeeper
+from ..services.share_persister import SharePersister
 from .operation import Name, operation
 
 if TYPE_CHECKING:
@@ -343,8 +343,8 @@ async def _share_offsets(
     if broker.services.topics.get(SHARE_STATE_TOPIC) is None:
         return offsets, lag
     states = groups.coordinator.initialized_share_partitions(group_id)
-    keeper = ShareKeeper(broker.services.coordinators.share_states)
-    found = await keeper.summaries(group_id, {topic_id: one.partitions for topic_id, one in states.items()})
+    persister = SharePersister(broker.services.coordinators.share_states)
+    found = await persister.summaries(group_id, {topic_id: one.partitions for topic_id, one in states.items()})
     names = {
         topic.name: topic_id for topic_id in states if (topic := broker.services.topics.by_id(topic_id)) is not None
     }

@@ -49,7 +49,7 @@ async def cleaning_status(broker: Broker, topic: TopicName, partition: Partition
     data_dir = data_dir_of(log)
     real_data_dir = await in_thread(Work.READ, data_dir, os.path.realpath, data_dir)
     segments = await TimeSlice().map(lambda each: (each.base_offset, each.size_bytes), log.segments)
-    lease = broker.leases.of(tp)
+    lease = broker.leases.get(tp)
     return CleaningStatus(
         data_dir=real_data_dir,
         cleaning=broker.services.cleaning.manager.state_name(tp),

@@ -16,9 +16,9 @@ from ...protocol.errors import KafkaError
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.disk.paths import OFFSET_MAX
 from ...storage.logs.log import Log
-from ...storage.pictures.contents import BUCKETS_MAX, RangeLook
+from ...storage.pictures.capturing import BARS_MAX, picture_in_pieces
+from ...storage.pictures.contents import BUCKETS_MAX, RangeScan
 from ...storage.pictures.log_picture import Contents, LogPicture
-from ...storage.pictures.taking import BARS_MAX, picture_in_pieces
 from ...storage.steps import Steps
 from ..broker.broker import Broker
 from ..cleaning.advice import CleanerStatus
@@ -106,7 +106,7 @@ async def pictures(
             found[log] = known
     assessments = broker.services.cleaning.statuses(list(states), with_ways=False)
     async for (log, state), assessing in time_slice.each(zip(states.items(), assessments, strict=True)):
-        found[log] = taken = await _taken(
+        found[log] = taken = await _take_picture(
             broker, log, await run_cooperatively(assessing, time_slice), time_slice, bars_max
         )
         if (
@@ -118,7 +118,9 @@ async def pictures(
     return [found[log] for log in logs]
 
 
-async def _taken(broker: Broker, log: Log, status: CleanerStatus, time_slice: TimeSlice, bars_max: int) -> LogPicture:
+async def _take_picture(
+    broker: Broker, log: Log, status: CleanerStatus, time_slice: TimeSlice, bars_max: int
+) -> LogPicture:
     watched, tp = broker.services.cleaning.watched, log.topic_partition
     return await run_cooperatively(
         picture_in_pieces(
@@ -252,7 +254,7 @@ async def partition_picture(
     low = start if from_offset is None else min(max(start, from_offset), end)
     high = end if to_offset is None else min(max(low, to_offset), end)
     try:
-        contents = await _looked(log, RangeLook(log, low, high, buckets=buckets))
+        contents = await _read_contents(log, RangeScan(log, low, high, buckets=buckets))
     except KafkaError as error:
         raise ControlError(Kind.FAILED, error.message) from error
     except OSError as error:
@@ -262,7 +264,7 @@ async def partition_picture(
     return PartitionPicture(now_ms=broker.clock.now_ms(), log=picture, contents=contents)
 
 
-async def _looked(log: Log, look: RangeLook) -> Contents:
+async def _read_contents(log: Log, look: RangeScan) -> Contents:
     steps, data_dir = look.steps(), data_dir_of(log)
     while (found := await in_thread(Work.SEARCH, data_dir, _run_some, steps)) is None:
         pass

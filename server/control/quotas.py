@@ -174,7 +174,7 @@ async def list_throttled(broker: Broker) -> ThrottledList:
         throttled = clients.throttled(using, usage)
         if throttled is not None:
             found.append(_throttled(throttled))
-    async for refused in time_slice.each(broker.services.quotas.connections.refusing()):
+    async for refused in time_slice.each(broker.services.quotas.connections.refused_addresses()):
         found.append(_refused(refused))
     return ThrottledList(tuple(found))
 

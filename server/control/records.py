@@ -17,7 +17,7 @@ from ..client.values import murmur2, partition_of_hash
 from ..partitions.large_appends import append_later
 from ..partitions.topics import NO_LEADER
 from ..runtime.errors import ControlError, Kind, check_number, refusal
-from ..runtime.threads import TRIES_MAX, Work, bring, in_thread, in_worker
+from ..runtime.threads import TRIES_MAX, Work, in_thread, in_worker, load_cold
 from .operation import INT64_MAX, Encoding, Length, Name, PartitionId, Range, TopicName, decoded, encoded, operation
 from .partitions import logs_of, topic_named
 
@@ -139,7 +139,7 @@ async def _part(log: Log, at: int, end: int, max_bytes: int) -> FileSlice:
             place = log.locate(end, at_once=at_once)
             return log.fetch(max(at, log.log_start_offset), max_bytes=max_bytes, end=place, at_once=at_once).records
         except WouldWaitError as cold:
-            await bring(cold, log)
+            await load_cold(cold, log)
         except KafkaError as error:
             raise refusal(error) from error
 
@@ -158,19 +158,19 @@ def _records(part: FileSlice, at: int, count: int, max_bytes: int) -> tuple[list
             if len(found) == count or told_bytes >= max_bytes:
                 return found, record.offset, told_bytes
             found.append(_state(batch, record))
-            told_bytes += _told_bytes(record)
+            told_bytes += _json_bytes(record)
         at = max(at, batch.next_offset)
     return found, at, told_bytes
 
 
-def _told_bytes(record: Record) -> int:
+def _json_bytes(record: Record) -> int:
     headers = record.headers[:HEADERS_MAX]
     return len(record.key or b"") + len(record.value or b"") + sum(len(n) + len(v or b"") for n, v in headers)
 
 
 def _state(batch: RecordBatch, record: Record) -> RecordState:
-    key, key_encoding = _told(record.key)
-    value, value_encoding = _told(record.value)
+    key, key_encoding = _encode(record.key)
+    value, value_encoding = _encode(record.value)
     return RecordState(
         offset=record.offset,
         timestamp_ms=record.timestamp,
@@ -179,7 +179,7 @@ def _state(batch: RecordBatch, record: Record) -> RecordState:
         value=value,
         value_encoding=value_encoding,
         value_bytes=len(record.value or b""),
-        headers=tuple(HeaderState(name, *_told(header)) for name, header in record.headers[:HEADERS_MAX]),
+        headers=tuple(HeaderState(name, *_encode(header)) for name, header in record.headers[:HEADERS_MAX]),
         marker=_MARKERS.get(bytes(record.key or b""), "CONTROL") if batch.is_control else None,
         is_transactional=batch.is_transactional,
         producer_id=batch.producer_id if batch.has_producer else None,
@@ -190,7 +190,7 @@ _MARKERS = {b"\0\0\0\0": "ABORT", b"\0\0\0\1": "COMMIT"}
 """Names of markers by the key of a control record: version i16, type i16."""
 
 
-def _told(data: bytes | None) -> tuple[str | None, Encoding]:
+def _encode(data: bytes | None) -> tuple[str | None, Encoding]:
     return (None, Encoding.TEXT) if data is None else encoded(data)
 
 
@@ -247,7 +247,7 @@ async def append_record(
             for error in (await services.appends.flusher.flush_each([log])).values():
                 raise error
         else:
-            services.waits.moved(log)
+            services.waits.notify_moved(log)
     except KafkaError as error:
         raise refusal(error) from error
     logged_ms = at_ms if done.log_append_time_ms < 0 else done.log_append_time_ms

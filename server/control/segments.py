@@ -102,18 +102,18 @@ class Retained:
     partitions: tuple[PartitionRetained, ...]
 
     def __str__(self) -> str:
-        told = [each for each in self.partitions if each.explanation is not None or _has_gone(each)]
-        lines = [each.explanation or _gone(each) for each in told]
+        told = [each for each in self.partitions if each.explanation is not None or _has_deleted(each)]
+        lines = [each.explanation or _deleted_sentence(each) for each in told]
         if rest := len(self.partitions) - len(told):
             lines.append(f"{rest} partition{'s' * (rest != 1)}{' more' * bool(told)}: nothing to delete")
         return "\n".join(lines)
 
 
-def _has_gone(done: PartitionRetained) -> bool:
+def _has_deleted(done: PartitionRetained) -> bool:
     return bool(done.segments_deleted) or done.log_start_offset != done.log_start_offset_before
 
 
-def _gone(done: PartitionRetained) -> str:
+def _deleted_sentence(done: PartitionRetained) -> str:
     return (
         f"{done.topic}-{done.partition}: deleted {done.segments_deleted} segment{'s' * (done.segments_deleted != 1)} with {done.bytes_deleted} bytes; log"
         f" from {done.log_start_offset} (before: {done.log_start_offset_before}) to {done.log_end_offset}"
@@ -147,7 +147,7 @@ async def apply_retention(broker: Broker, topic: TopicName | None = None) -> Ret
 
 async def _retain(broker: Broker, log: Log) -> PartitionRetained:
     before = log.log_start_offset
-    deleted, explanation = await _when_free(broker, log)
+    deleted, explanation = await _retain_when_free(broker, log)
     return PartitionRetained(
         topic=log.topic_partition.topic,
         partition=log.topic_partition.partition,
@@ -160,7 +160,7 @@ async def _retain(broker: Broker, log: Log) -> PartitionRetained:
     )
 
 
-async def _when_free(broker: Broker, log: Log) -> tuple[Deleted, str | None]:
+async def _retain_when_free(broker: Broker, log: Log) -> tuple[Deleted, str | None]:
     """Apply retention, and return what was deleted, and why no more."""
     cleaning, tp = broker.services.cleaning, log.topic_partition
     while True:

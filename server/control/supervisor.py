@@ -34,7 +34,7 @@ class SnapshotCopied:
     """How far the broker's clock had been moved when the snapshot was made."""
 
     @classmethod
-    def of(cls, found: Snapshot) -> Self:
+    def from_snapshot(cls, found: Snapshot) -> Self:
         return cls(found.path, found.file_count, found.size_bytes, found.clock_ahead_ms)
 
 
@@ -63,7 +63,7 @@ async def snapshot(supervisor: Supervisor, path: Name) -> SnapshotCopied:
     Args:
         path: Absolute path on the broker's machine.
     """
-    return SnapshotCopied.of(await _done(supervisor.snapshot(_absolute(path))))
+    return SnapshotCopied.from_snapshot(await _done(supervisor.snapshot(_absolute(path))))
 
 
 @operation("POST", "/v1/restore", statuses=(409, 500, 503))
@@ -73,7 +73,7 @@ async def restore(supervisor: Supervisor, path: Name) -> SnapshotCopied:
     Args:
         path: Absolute path on the broker's machine.
     """
-    return SnapshotCopied.of(await _done(supervisor.restore(_absolute(path))))
+    return SnapshotCopied.from_snapshot(await _done(supervisor.restore(_absolute(path))))
 
 
 async def _next_run(supervisor: Supervisor, begin: Callable[[], Awaitable[None]]) -> BrokerState:

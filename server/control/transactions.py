@@ -60,7 +60,7 @@ async def list_open_transactions(broker: Broker) -> OpenTransactions:
 
 def open_in_pieces(broker: Broker) -> Steps[OpenTransactions]:
     """Run `list_open_transactions` in steps; transactions may begin and end between two of them."""
-    known = yield from _known(broker)
+    known = yield from _known_transactions(broker)
     places: dict[int, list[_Place]] = {producer_id: [] for producer_id in known}
     for log in tuple(broker.services.logs.logs.values()):
         yield
@@ -69,7 +69,7 @@ def open_in_pieces(broker: Broker) -> Steps[OpenTransactions]:
     if places.keys() - known.keys():
         # A coordinator knows a transaction for longer than a log has it open. So a transaction hangs if a log has it open
         # before and after this second query, and no coordinator knows it.
-        known |= yield from _known(broker)
+        known |= yield from _known_transactions(broker)
     found = []
     for producer_id in sorted(places):
         yield
@@ -102,7 +102,7 @@ _Place: TypeAlias = tuple[Log, int]
 """Log in which a transaction is open, and its first offset there."""
 
 
-def _known(broker: Broker) -> Steps[dict[int, KnownTransaction]]:
+def _known_transactions(broker: Broker) -> Steps[dict[int, KnownTransaction]]:
     """Return the transactions that a coordinator knows, by producer ID."""
     at_work = broker.services.coordinators.transactions_at_work
     if at_work is None:

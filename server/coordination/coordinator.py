@@ -146,7 +146,7 @@ class Coordinator(ABC, Generic[S]):
         if shard.state is ShardState.ACTIVE:
             shard.state = ShardState.OFFLINE
             # Fifty shards may be unloaded in one time slice.
-            self._farewells.start(_farewell(shard, self._unloaded(shard, error, now_ms)))
+            self._farewells.start(_drop_and_close(shard, self._unloaded(shard, error, now_ms)))
 
     def _put_empty(self, partition: int, state: ShardState) -> S:
         """Replace the shard with another object, so that a load of the old one that is still running has no effect."""
@@ -178,9 +178,9 @@ class Coordinator(ABC, Generic[S]):
 
     def _start_job(self, shard: S, job: Job) -> None:
         """Let `run_due` run the job, as long as the shard is ACTIVE."""
-        self._jobs.start(self._while_served(shard, job))
+        self._jobs.start(self._run_while_served(shard, job))
 
-    def _while_served(self, shard: S, job: Job) -> Job:
+    def _run_while_served(self, shard: S, job: Job) -> Job:
         # A piece for tables of an unloaded shard would write into the log of its successor.
         while shard.state is ShardState.ACTIVE and self.is_open(shard):
             try:
@@ -224,6 +224,6 @@ class Coordinator(ABC, Generic[S]):
         self._jobs.run(is_over)
 
 
-def _farewell(shard: Shard, closing: Job) -> Job:
+def _drop_and_close(shard: Shard, closing: Job) -> Job:
     yield from closing
     yield from shard.drop()

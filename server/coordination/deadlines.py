@@ -64,7 +64,7 @@ class Deadlines:
         deadline.due_ms = due_ms
         if deadline.queued_ms is None or due_ms < deadline.queued_ms:
             self._queue(deadline)
-            if self._front()[0][2] is deadline:
+            if self._first_heap()[0][2] is deadline:
                 self.on_earlier()
 
     def clear(self, deadline: Deadline) -> None:
@@ -83,7 +83,7 @@ class Deadlines:
         must first remove many cleared ones."""
         if not self._find_first():
             return self.elapsed_ms()
-        front = self._front()
+        front = self._first_heap()
         return front[0][0] if front else None
 
     def run_due(self, now_ms: int, is_over: IsOver = never) -> None:
@@ -94,7 +94,7 @@ class Deadlines:
         raises, the others also wait for the next call.
         """
         elapsed_ms, last_before = self.elapsed_ms(), self._order
-        while self._find_first() and (front := self._front()) and front[0][0] <= elapsed_ms:
+        while self._find_first() and (front := self._first_heap()) and front[0][0] <= elapsed_ms:
             if front[0][1] > last_before:
                 return
             deadline = heappop(front)[2]
@@ -126,7 +126,7 @@ class Deadlines:
             else:
                 heappush(self._heap, pair)
 
-    def _front(self) -> list[Pair]:
+    def _first_heap(self) -> list[Pair]:
         """Return the heap whose first pair is the earliest; empty if there is none."""
         old, heap = self._old, self._heap
         return old if old and (not heap or old[0] < heap[0]) else heap
@@ -134,7 +134,7 @@ class Deadlines:
     def _find_first(self) -> bool:
         """Drop pairs until the earliest belongs to a set deadline, or no pair is left. Return False if more must be dropped."""
         for _ in range(DROPPED_AT_ONCE):
-            front = self._front()  # a dropped pair may be queued again, in either heap
+            front = self._first_heap()  # a dropped pair may be queued again, in either heap
             if not front:
                 return True
             queued_ms, order, deadline = front[0]

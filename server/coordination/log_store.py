@@ -30,7 +30,7 @@ APPEND_ERRORS = {
 }
 
 
-def as_told(error: KafkaError) -> KafkaError:
+def as_client_error(error: KafkaError) -> KafkaError:
     """Return the log's error in the form for the coordinator's client."""
     return KafkaError(APPEND_ERRORS.get(error.code, error.code), error.message)
 
@@ -57,7 +57,7 @@ class LogStore:
             batch = made.sealed(now_ms, producer, self._base_sequence)
             return self._appends.append_own(TopicPartition(self._topic, partition), batch).base_offset
         except KafkaError as error:
-            raise as_told(error) from error
+            raise as_client_error(error) from error
         except Exception as error:
             # The caller must undo its changes, whatever the reason of the failure.
             logger.exception("cannot append to %s-%d", self._topic, partition)
@@ -70,7 +70,7 @@ class LogStore:
             try:
                 await self._appends.flusher.flush([log])
             except KafkaError as error:
-                raise as_told(error) from error
+                raise as_client_error(error) from error
 
     def end_offset(self, partition: int) -> int:
         """Return the end of the log, flushed or not."""

@@ -86,7 +86,7 @@ class ParkedAnswer(Generic[Answer]):
                         client.check_peer()
             finally:
                 self._event = None  # The answer may come when no handler is left to release its place.
-                self._wakeup_throttle.left(self)
+                self._wakeup_throttle.leave(self)
         assert self._answer is not None
         return self._answer
 

@@ -15,7 +15,7 @@ WhenFlushed = Callable[[Collection[TopicPartition], Flushed, int], None]
 is missing, it calls it at once, with the third argument as `now_ms`."""
 
 
-def at_once(_: Collection[TopicPartition], then: Flushed, now_ms: int) -> None:
+def call_at_once(_: Collection[TopicPartition], then: Flushed, now_ms: int) -> None:
     """Call `then` at once: the `WhenFlushed` where flushing is not required."""
     then((), now_ms)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..control.cases.load import CaseInfo, LoadedCase
     from ..control.explain import KeyExplanation
     from ..control.quotas import ThrottledState
-    from ..control.seed.planting import Planted
+    from ..control.seed.seeding import SeedResult
 
 
 class Compacting(Running):
@@ -157,7 +157,7 @@ class Broker(KafkaCalls, Timed, Compacting, Faulting, Guarded, Limiting):
 
     # State
 
-    def seed(self, source: SeedSource) -> Planted:
+    def seed(self, source: SeedSource) -> SeedResult:
         """Create the topics, records, committed offsets and hard cases of a seed: all of it, or nothing.
 
         Args:
@@ -166,10 +166,10 @@ class Broker(KafkaCalls, Timed, Compacting, Faulting, Guarded, Limiting):
         Raises:
             ControlError: The seed is invalid or conflicts; the line names file, line and field. Nothing was created.
         """
-        from ..control.seed.planting import plant
         from ..control.seed.seed import seed_from
+        from ..control.seed.seeding import apply_seed
 
-        return self._ask(plant, seed_from(source))
+        return self._ask(apply_seed, seed_from(source))
 
     def export_seed(self) -> dict[str, Any]:
         """Return the topics and their configs in the form that `seed` accepts, without records."""

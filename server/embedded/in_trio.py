@@ -34,7 +34,7 @@ def event_loop() -> str | None:
     return None
 
 
-async def beside(work: Callable[[], object]) -> None:
+async def run_in_thread(work: Callable[[], object]) -> None:
     """Run `work()` in a thread to its end, without blocking the loop.
 
     A cancellation takes effect after `work` has ended: what it started then exists, and the caller can stop it.
@@ -48,12 +48,12 @@ async def beside(work: Callable[[], object]) -> None:
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(work)
     elif loop == "asyncio":
-        await _beside_asyncio(work)
+        await _run_in_asyncio(work)
     else:
         raise RuntimeError("`async with ottla.Broker()` supports Trio and asyncio only; use `with ottla.Broker()`")
 
 
-async def _beside_asyncio(work: Callable[[], object]) -> None:
+async def _run_in_asyncio(work: Callable[[], object]) -> None:
     import asyncio
 
     done = asyncio.ensure_future(asyncio.to_thread(work))
@@ -147,7 +147,7 @@ async def open_broker(
 
 @asynccontextmanager
 async def embedded_supervisor(options: Options) -> AsyncIterator[Supervisor]:
-    """Run the lives of a broker with these options, in its directory or a temporary one."""
+    """Execute the runs of a broker with these options, in its directory or a temporary one."""
     with data_directory(options.data_dir) as (data_dir, files):
         static = options.static_config(files, data_dir)
         admin = None if options.admin is None else _admin_http(options.admin, options.admin_token)
@@ -159,7 +159,7 @@ async def embedded_supervisor(options: Options) -> AsyncIterator[Supervisor]:
 
 def _prepare(options: Options) -> Callable[[Broker], Awaitable[object]] | None:
     if not options.acls and not options.quotas:
-        return None if options.seed is None else partial(_plant, seed=options.seed)
+        return None if options.seed is None else partial(_apply_seed, seed=options.seed)
     return partial(_prepared, options)
 
 
@@ -173,13 +173,13 @@ async def _prepared(options: Options, broker: Broker) -> None:
 
         await set_all(broker, options.quotas)
     if options.seed is not None:
-        await _plant(broker, options.seed)
+        await _apply_seed(broker, options.seed)
 
 
-async def _plant(broker: Broker, seed: Seed) -> None:
-    from ..control.seed.planting import plant
+async def _apply_seed(broker: Broker, seed: Seed) -> None:
+    from ..control.seed.seeding import apply_seed
 
-    await plant(broker, seed, unless_there=True)
+    await apply_seed(broker, seed, unless_there=True)
 
 
 def _admin_http(address: str, token: str | None) -> AdminListener:

@@ -38,11 +38,11 @@ class OperationMethod(Generic[Parameters, Result]):
     @overload
     def __get__(self, broker: Running, owner: type[Running]) -> Callable[Parameters, Result]: ...
     def __get__(self, broker: Running | None, owner: type[Running]) -> Any:
-        method = self._made()
+        method = self._make_method()
         setattr(self._owner, self._name, method)
         return method if broker is None else method.__get__(broker)
 
-    def _made(self) -> FunctionType:
+    def _make_method(self) -> FunctionType:
         operation, name = self._find(), self._name
         described, types = inspect.signature(operation), get_type_hints(operation)
         _, *parameters = described.parameters.values()

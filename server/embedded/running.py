@@ -15,7 +15,7 @@ from ..broker.broker import Broker as Inner
 from ..broker.supervisor import Supervisor
 from ..control.supervisor import SnapshotCopied
 from ..runtime.errors import ControlError
-from .in_trio import beside
+from .in_trio import run_in_thread
 from .options import BrokerArguments, checked, takes_arguments
 from .run import Run
 
@@ -69,18 +69,18 @@ class Running:
         if self._runs_here():
             return self
         try:
-            await beside(self.start)
+            await run_in_thread(self.start)
         except Exception:
             raise
         except BaseException:  # cancelled: `__aexit__` will not be called
-            await beside(self.stop)
+            await run_in_thread(self.stop)
             raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await beside(self.stop)
+        await run_in_thread(self.stop)
 
     def start(self) -> Self:
         """Start the broker, and return when it is serving. After `stop` it can be started again, on the same `data_dir` if given.
@@ -123,7 +123,7 @@ class Running:
             self._run = None
             return True
 
-    # Its lives
+    # Its runs
 
     def restart(self) -> None:
         """Stop cleanly and start again, with the same ports, data and clock. Stopped nodes are started as well.
@@ -163,7 +163,7 @@ class Running:
             SnapshotError: `path` exists, or is inside the data directory; nothing was done.
             OSError: A disk failed; nothing is left in `path`, and the broker is serving.
         """
-        return SnapshotCopied.of(self.run(self._supervisor.snapshot, os.path.expanduser(os.fspath(path))))
+        return SnapshotCopied.from_snapshot(self.run(self._supervisor.snapshot, os.path.expanduser(os.fspath(path))))
 
     def restore(self, path: str | os.PathLike[str]) -> SnapshotCopied:
         """Restore all data and the clock from the snapshot in `path`, and remove all faults.
@@ -173,14 +173,14 @@ class Running:
             SnapshotError: `path` contains no snapshot, an incomplete one, or that of another broker; nothing was done.
             OSError: A disk failed; the broker continues to serve its old data.
         """
-        return SnapshotCopied.of(self.run(self._supervisor.restore, os.path.expanduser(os.fspath(path))))
+        return SnapshotCopied.from_snapshot(self.run(self._supervisor.restore, os.path.expanduser(os.fspath(path))))
 
     # What it is, from outside
 
     @property
     def bootstrap(self) -> str:
         """`HOST:PORT[,HOST:PORT…]` for clients, also in a forked process. RuntimeError: the broker is not running."""
-        return self._known.supervisor.bootstrap
+        return self._last_run.supervisor.bootstrap
 
     @property
     def admin(self) -> str | None:
@@ -188,7 +188,7 @@ class Running:
 
         RuntimeError: The broker is not running.
         """
-        return self._known.supervisor.admin_address
+        return self._last_run.supervisor.admin_address
 
     @property
     def tls(self) -> Tls:
@@ -281,9 +281,9 @@ class Running:
             RuntimeError: The broker is not running, or was stopped during the call.
         """
         try:
-            return trio.from_thread.run(function, *args, trio_token=self._present.token)
+            return trio.from_thread.run(function, *args, trio_token=self._present_run.token)
         except (trio.RunFinishedError, trio.Cancelled):
-            raise RuntimeError(self._why_not()) from None
+            raise RuntimeError(self._why_unavailable()) from None
 
     def _ask(
         self,
@@ -311,19 +311,19 @@ class Running:
 
     @property
     def _supervisor(self) -> Supervisor:
-        return self._present.supervisor
+        return self._present_run.supervisor
 
     @property
-    def _known(self) -> Run:
+    def _last_run(self) -> Run:
         """The present run, or that of the process that this one was forked from."""
         run = self._run
         if run is None or not run.is_serving or run.has_ended:
-            raise RuntimeError(self._why_not())
+            raise RuntimeError(self._why_unavailable())
         return run
 
     @property
-    def _present(self) -> Run:
-        run = self._known
+    def _present_run(self) -> Run:
+        run = self._last_run
         if run.is_elsewhere:
             raise RuntimeError(_ELSEWHERE)
         return run
@@ -333,9 +333,9 @@ class Running:
         run = self._run
         if run is None or run.is_stopping or run.has_ended or not run.is_serving:
             return False
-        return self._present is run
+        return self._present_run is run
 
-    def _why_not(self) -> str:
+    def _why_unavailable(self) -> str:
         match self.state:
             case "new":
                 return f"the broker was not started; {_HOW_TO_START}"

@@ -245,7 +245,7 @@ class TestTokenIssuer:
         """Broker options of its listeners. Broker and issuer have the same clock, so no clock skew is allowed."""
         return {
             "sasl.enabled.mechanisms": OAUTHBEARER,
-            "sasl.oauthbearer.jwks.endpoint.url": f"file:{quote(self._files.written('keys.json', self._issuer.jwks))}",
+            "sasl.oauthbearer.jwks.endpoint.url": f"file:{quote(self._files.write_file('keys.json', self._issuer.jwks))}",
             "sasl.oauthbearer.expected.issuer": ISSUER,
             "sasl.oauthbearer.clock.skew.seconds": "0",
         }
@@ -262,8 +262,8 @@ class TestTokenIssuer:
         def token() -> str:
             return self.token(user, now_ms(), LIFETIME_S, "")
 
-        def written(text: str) -> str:
+        def write_token(text: str) -> str:
             self._number += 1
-            return self._files.written(f"token-{self._number}", text)
+            return self._files.write_file(f"token-{self._number}", text)
 
-        return Bearer(User(user, ""), OAUTHBEARER, tls, token, written)
+        return Bearer(User(user, ""), OAUTHBEARER, tls, token, write_token)

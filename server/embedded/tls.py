@@ -39,7 +39,7 @@ class PemFiles:
         self._prefix = prefix
         self._path: str | None = None
 
-    def written(self, name: str, content: str | bytes) -> str:
+    def write_file(self, name: str, content: str | bytes) -> str:
         """Write a file that only its owner may read, and return its path."""
         if self._path is None:
             self._path = tempfile.mkdtemp(prefix=self._prefix)
@@ -103,27 +103,27 @@ class Tls:
     @property
     def ca_path(self) -> str:
         """Path of the CA's certificate in PEM."""
-        return self._files.written("ca.pem", self.ca)
+        return self._files.write_file("ca.pem", self.ca)
 
     @property
     def certificate_path(self) -> str:
         """Path of the user's certificate in PEM."""
-        return self._files.written(f"{self._file_name}.crt.pem", self.certificate)
+        return self._files.write_file(f"{self._file_name}.crt.pem", self.certificate)
 
     @property
     def key_path(self) -> str:
         """Path of the user's private key in PEM."""
-        return self._files.written(f"{self._file_name}.key.pem", self.key)
+        return self._files.write_file(f"{self._file_name}.key.pem", self.key)
 
     @property
     def key_store_path(self) -> str:
         """Path of one PEM file with private key and certificate, as for Java's `ssl.keystore.location`."""
-        return self._files.written(f"{self._file_name}.pem", self.key + self.certificate)
+        return self._files.write_file(f"{self._file_name}.pem", self.key + self.certificate)
 
     @property
     def pkcs12_path(self) -> str:
         """Path of private key and certificate as PKCS#12, encrypted with `pkcs12_password`."""
-        return self._files.written(
+        return self._files.write_file(
             f"{self._file_name}.p12", self._identity.pkcs12(self.name, self.pkcs12_password, self.ca)
         )
 

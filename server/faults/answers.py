@@ -16,7 +16,7 @@ from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode
 from ...protocol.schema import fields_of
 from ...protocol.wire import as_array
-from .places import ERROR_PLACES, NameKind, Rows, has_code_on_top, rows_in
+from .error_fields import ERROR_FIELDS, NameKind, Rows, has_code_on_top, rows_in
 
 Wanted = Mapping[NameKind, str | int]
 """Names that a request must contain, by kind; an empty mapping matches every request."""
@@ -64,18 +64,18 @@ class RequestView:
     """The effective body, which differs from the request's own for a Fetch in a session; None: the request's own body."""
 
     @property
-    def asks(self) -> Any:
+    def present_body(self) -> Any:
         return self.request.body if self.body is None else self.body
 
     def names(self, wanted: Wanted) -> bool:
         """Return whether one row of the request contains all names in `wanted`. A request for everything does."""
-        left = self._left(wanted)
+        left = self._missing_names(wanted)
         if left is None or not left:
             return left is not None
         rows = rows_in(self.request.api.key, self.request.version)
         if rows is None or not rows.asked:
             return False
-        asked = getattr(self.asks, rows.asked)
+        asked = getattr(self.present_body, rows.asked)
         if not asked:
             return self._asks_for_all(rows) and self._are_there(left)
         return any(self._row_names(rows, row, left) for row in asked)
@@ -86,7 +86,7 @@ class RequestView:
             return True
         rows = rows_in(self.request.api.key, self.request.version)
         assert rows is not None
-        return not rows.asked or bool(getattr(self.asks, rows.asked)) or self._asks_for_all(rows)
+        return not rows.asked or bool(getattr(self.present_body, rows.asked)) or self._asks_for_all(rows)
 
     def is_on_top(self, wanted: Wanted, code: ErrorCode) -> bool:
         """Return whether the error is for the request as a whole."""
@@ -94,16 +94,16 @@ class RequestView:
         rows = rows_in(key, version)
         if rows is None:
             return True
-        if not has_code_on_top(key, version) or self._left(wanted):
+        if not has_code_on_top(key, version) or self._missing_names(wanted):
             return False
-        if rows.asked and getattr(self.asks, rows.asked) is None and not ERROR_PLACES[key].is_overlaid:
+        if rows.asked and getattr(self.present_body, rows.asked) is None and not ERROR_FIELDS[key].is_overlaid:
             return True
-        return code in ERROR_PLACES[key].on_top
+        return code in ERROR_FIELDS[key].on_top
 
     def _asks_for_all(self, rows: Rows) -> bool:
-        if not ERROR_PLACES[self.request.api.key].is_overlaid:
+        if not ERROR_FIELDS[self.request.api.key].is_overlaid:
             return False
-        body, version = self.asks, self.request.version
+        body, version = self.present_body, self.request.version
         # In Metadata 0, and in DescribeTopicPartitions, an empty list means everything.
         by_nothing = self.request.api.name == "DescribeTopicPartitions" or (
             self.request.api.name == "Metadata" and version == 0
@@ -115,17 +115,17 @@ class RequestView:
         assert isinstance(topic, str) and not isinstance(partition, str)
         return self.there_is(topic, partition)
 
-    def _left(self, wanted: Wanted) -> dict[NameKind, str | int] | None:
+    def _missing_names(self, wanted: Wanted) -> dict[NameKind, str | int] | None:
         """Return the names that the request's own fields do not contain yet; None if they contain other ones."""
         left = dict(wanted)
-        flat = ERROR_PLACES[self.request.api.key].flat
+        flat = ERROR_FIELDS[self.request.api.key].flat
         here = _fields_in(self.request.api.key, self.request.version)
         for kind, name in flat.items():
             if name not in here:
                 continue
             if kind is NameKind.COORDINATOR_KEY:
-                kind = _KEYS.get(self.asks.key_type, NameKind.COORDINATOR_KEY)
-            if kind in left and left.pop(kind) != getattr(self.asks, name):
+                kind = _KEYS.get(self.present_body.key_type, NameKind.COORDINATOR_KEY)
+            if kind in left and left.pop(kind) != getattr(self.present_body, name):
                 return None
         return left
 
@@ -148,7 +148,7 @@ class RequestView:
         elif kind is NameKind.RESOURCE:
             kind, name = _RESOURCES.get(row.resource_type), row.resource_name
         elif kind is NameKind.COORDINATOR_KEY:
-            kind = _KEYS.get(self.asks.key_type)
+            kind = _KEYS.get(self.present_body.key_type)
         if kind is None or kind not in wanted:
             return wanted
         if wanted[kind] != name:
@@ -159,18 +159,20 @@ class RequestView:
         """Return the request without the rows that `wanted` names, and a response that has `code` for only those rows."""
         api, version = self.request.api, self.request.version
         if self.is_on_top(wanted, code):
-            return SplitRequest(None, self._on_top(code, message))
-        rows, left = rows_in(api.key, version), self._left(wanted)
+            return SplitRequest(None, self._refuse_whole(code, message))
+        rows, left = rows_in(api.key, version), self._missing_names(wanted)
         assert rows is not None and left is not None
         making = _Making(self, version, code, message)
         response: type[Any] = api.response
-        rest, told = making.split(rows, response, getattr(self.asks, rows.asked) or () if rows.asked else (), left)
-        if rest and ERROR_PLACES[api.key].is_all_or_nothing:
+        rest, told = making.split(
+            rows, response, getattr(self.present_body, rows.asked) or () if rows.asked else (), left
+        )
+        if rest and ERROR_FIELDS[api.key].is_all_or_nothing:
             others = _Making(self, version, ErrorCode.OPERATION_NOT_ATTEMPTED, "")
             _, untried = others.split(rows, response, rest, {})
             told, rest = others.merged(rows, told, untried), []
         answer = response(**{rows.told: as_array(told)})
-        return SplitRequest(replace(self.asks, **{rows.asked: as_array(rest)}) if rest else None, answer)
+        return SplitRequest(replace(self.present_body, **{rows.asked: as_array(rest)}) if rest else None, answer)
 
     def merged(self, carried_out: Any, told: Any) -> Any:
         """Return the response to the executed rest of the request, merged with that to the refused rows."""
@@ -184,15 +186,15 @@ class RequestView:
         """Return the response to the whole request, with `code` for the rows that `wanted` names."""
         api, version = self.request.api, self.request.version
         if self.is_on_top(wanted, code):
-            return self._on_top(code, message)
-        rows, left = rows_in(api.key, version), self._left(wanted)
+            return self._refuse_whole(code, message)
+        rows, left = rows_in(api.key, version), self._missing_names(wanted)
         assert rows is not None and left is not None
         making = _Making(self, version, code, message)
         return replace(answer, **{rows.told: as_array(making.overlaid(rows, getattr(answer, rows.told), left))})
 
-    def _on_top(self, code: ErrorCode, message: str) -> Any:
-        response, places = self.request.api.response, ERROR_PLACES[self.request.api.key]
-        echoed = {name: getattr(self.asks, name) for name in places.echoed}
+    def _refuse_whole(self, code: ErrorCode, message: str) -> Any:
+        response, places = self.request.api.response, ERROR_FIELDS[self.request.api.key]
+        echoed = {name: getattr(self.present_body, name) for name in places.echoed}
         return _refusal(response, self.request.version, "error_code", code, message, echoed)
 
 
@@ -220,7 +222,7 @@ class _Making:
                 continue
             named = [getattr(item, n) for n in rows.name] if rows.name else [item] * len(rows.told_name)
             names = dict(zip(rows.told_name, named, strict=True))
-            if not left and self._says_it(rows):
+            if not left and self._has_error_field(rows):
                 told.append(_refusal(cls, self.version, rows.code, self.code, self.message, names))
                 continue
             assert rows.within is not None
@@ -240,7 +242,7 @@ class _Making:
             left = self.asked._row_left(rows, item, rows.told_name, wanted)
             if left is None or (left and rows.within is None):
                 made.append(item)
-            elif not left and self._says_it(rows):
+            elif not left and self._has_error_field(rows):
                 kept = {name: getattr(item, name) for name in (*rows.told_name, *rows.kept)}
                 made.append(_refusal(type(item), self.version, rows.code, self.code, self.message, kept))
             else:
@@ -262,7 +264,7 @@ class _Making:
                 made[n] = replace(made[n], **{rows.within.told: as_array(within)})
         return made
 
-    def _says_it(self, rows: Rows) -> bool:
+    def _has_error_field(self, rows: Rows) -> bool:
         return rows.within is None or (bool(rows.code) and self.code not in rows.deeper)
 
 

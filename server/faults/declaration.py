@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias, get_args
 from ...protocol.apis import APIS, Api
 from ...protocol.errors import ErrorCode
 from ..runtime.errors import ControlError, Kind
-from .places import ERROR_PLACES, NameKind, names
+from .error_fields import ERROR_FIELDS, NameKind, names
 
 Disconnect: TypeAlias = Literal["before", "after"]
 DiskTrouble: TypeAlias = Literal["full", "slow", "failed"]
@@ -78,7 +78,7 @@ class Declaration:
     """Number of matching requests to let through first."""
 
     @property
-    def wanted(self) -> dict[NameKind, str | int]:
+    def required_names(self) -> dict[NameKind, str | int]:
         """Names that a request must contain."""
         return {kind: value for name, kind in _BY_NAME.items() if (value := getattr(self, name)) is not None}
 
@@ -125,10 +125,10 @@ def _check_request(it: Declaration) -> None:
         raise ControlError(Kind.INVALID, f"a fault cannot combine {actions[0]} and {actions[1]}; declare two faults")
     if it.data_dir is not None:
         raise ControlError(Kind.INVALID, "data_dir requires disk")
-    _within("delay_ms", it.delay_ms, 0, DELAY_MS_MAX)
-    _within("skip", it.skip, 0, COUNT_MAX)
+    _check_range("delay_ms", it.delay_ms, 0, DELAY_MS_MAX)
+    _check_range("skip", it.skip, 0, COUNT_MAX)
     if it.count is not None:
-        _within("count", it.count, 1, COUNT_MAX)
+        _check_range("count", it.count, 1, COUNT_MAX)
     if it.disconnect is not None:
         _one_of("disconnect", it.disconnect, get_args(Disconnect))
     if it.after and it.error is None:
@@ -136,7 +136,7 @@ def _check_request(it: Declaration) -> None:
             Kind.INVALID, "after requires error; to close the connection afterwards, use disconnect='after'"
         )
     if it.partition is not None:
-        _within("partition", it.partition, 0, COUNT_MAX)
+        _check_range("partition", it.partition, 0, COUNT_MAX)
         if it.topic is None:
             raise ControlError(Kind.INVALID, f"partition {it.partition} requires topic")
     api = None if it.api is None else _api(it.api)
@@ -144,7 +144,7 @@ def _check_request(it: Declaration) -> None:
     if it.version is not None:
         if api is None:
             raise ControlError(Kind.INVALID, f"version {it.version} requires api")
-        _within(f"version of {api.name}", it.version, *api.versions)
+        _check_range(f"version of {api.name}", it.version, *api.versions)
     if it.corrupt_batch and it.api not in (None, "Fetch"):
         raise ControlError(Kind.INVALID, f"{it.api} returns no batches; corrupt_batch requires Fetch")
     if it.error is not None:
@@ -156,7 +156,7 @@ def _check_request(it: Declaration) -> None:
 
 
 def _api(name: str) -> Api:
-    _one_of("api", name, [APIS[key].name for key in ERROR_PLACES])
+    _one_of("api", name, [APIS[key].name for key in ERROR_FIELDS])
     return _API_BY_NAME[name]
 
 
@@ -172,7 +172,7 @@ def _check_names(it: Declaration, api: Api | None) -> None:
                 + (f"{' and '.join(each.replace('_', ' ') for each in known)}" if known else "nothing comparable")
                 + "; client_id and node apply to every api",
             )
-    if api is None and not any(set(it.wanted) <= names(key) for key in ERROR_PLACES):
+    if api is None and not any(set(it.required_names) <= names(key) for key in ERROR_FIELDS):
         raise ControlError(
             Kind.INVALID,
             f"no request contains {' and '.join(name for name in _BY_NAME if getattr(it, name) is not None)}",
@@ -187,14 +187,14 @@ def _check_disk(it: Declaration) -> None:
             raise ControlError(
                 Kind.INVALID, f"{name} is only for requests; disk {it.disk} lasts until the fault is removed"
             )
-    _within("delay_ms", it.delay_ms, 0, DELAY_MS_MAX)
+    _check_range("delay_ms", it.delay_ms, 0, DELAY_MS_MAX)
     if it.disk == "slow" and not it.delay_ms:
         raise ControlError(Kind.INVALID, "disk slow requires delay_ms, the additional duration of each operation")
     if it.disk != "slow" and it.delay_ms:
         raise ControlError(Kind.INVALID, f"delay_ms requires disk slow, not {it.disk}")
 
 
-def _within(name: str, value: int, low: int, high: int) -> None:
+def _check_range(name: str, value: int, low: int, high: int) -> None:
     if not low <= value <= high:
         raise ControlError(Kind.INVALID, f"invalid {name} {value}; must be from {low} to {high}")
 

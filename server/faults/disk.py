@@ -47,7 +47,7 @@ class Disk:
         self._trio_thread = 0
         self._token: trio.lowlevel.TrioToken | None = None
 
-    def take(self, faults: Sequence[DeclaredFault]) -> None:
+    def set_faults(self, faults: Sequence[DeclaredFault]) -> None:
         """Put these faults into effect, and end all others."""
         for name in _FULL.keys() | _SLOW.keys() | _FAILED.keys():
             if name in vars(self.file_class):
@@ -171,7 +171,7 @@ def _cached_later(disk: Disk, file: OsFile, position: int, size_bytes: int) -> i
     return 0 if disk.is_cold(file, position) else disk.sound.cached_bytes(file, position, size_bytes)
 
 
-def _bring_late(disk: Disk, file: OsFile, position: int, size_bytes: int) -> None:
+def _read_ahead_late(disk: Disk, file: OsFile, position: int, size_bytes: int) -> None:
     disk.warm(file, position)
     disk.sound.read_ahead(file, position, size_bytes)
 
@@ -182,7 +182,7 @@ _SLOW: Methods = {
     "read_into": _read_into_late,
     "read_now": _read_later,
     "cached_bytes": _cached_later,
-    "read_ahead": _bring_late,
+    "read_ahead": _read_ahead_late,
 }
 
 
@@ -236,13 +236,13 @@ class DiskFiles(OsFiles):
         self._files = files
         self._disks = {os.path.join(directory, ""): Disk(files) for directory in data_dirs}
 
-    def take_faults(self, faults: Faults) -> None:
+    def set_faults(self, faults: Faults) -> None:
         """Put the declared disk faults into effect, and end all others."""
         active = [fault for fault in faults.active() if fault.declaration.disk is not None]
         for directory, disk in zip(self.data_dirs, self._disks.values(), strict=True):
             its = [fault for fault in active if fault.declaration.data_dir in (None, directory)]
             if its or disk.troubles:
-                disk.take(its)
+                disk.set_faults(its)
 
     def _disk(self, path: str) -> Disk | None:
         """Return the disk of a path, if it has a fault."""

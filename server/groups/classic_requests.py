@@ -146,10 +146,10 @@ class ClassicRequests:
             return self._classic_members.leave(shard, group, leaving, now_ms)
         if isinstance(group, ClassicGroup):
             return self._classic.leave(group, leaving, now_ms)
-        return each_told(leaving, ErrorCode.UNKNOWN_MEMBER_ID)
+        return same_error(leaving, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
-def each_told(members: Sequence[MemberIdentity], error: ErrorCode) -> tuple[MemberResponse, ...]:
+def same_error(members: Sequence[MemberIdentity], error: ErrorCode) -> tuple[MemberResponse, ...]:
     """Return the same error for all these members."""
     return tuple(
         MemberResponse(member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=error)

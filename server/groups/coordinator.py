@@ -41,7 +41,7 @@ from .assigning.topics import TopicView
 from .classic.group import ClassicGroup, JoinReply, SyncReply
 from .classic.protocol import Caller, ClassicProtocol
 from .classic.records import LEAST_MEMBER_BYTES, group_value
-from .classic_requests import ClassicRequests, each_told
+from .classic_requests import ClassicRequests, same_error
 from .consumer.classic_members import ClassicMembers
 from .consumer.group import ConsumerGroup
 from .consumer.member import check_request
@@ -58,7 +58,7 @@ from .settings import MEMBERS_A_PIECE, PLACES_A_PIECE, GroupSettings
 from .shard import AnyGroup, GroupShard
 from .share.group import ShareGroup
 from .share.member import check_request as check_share_request
-from .share.protocol import ShareProtocol, StatesToBegin
+from .share.protocol import ShareProtocol, StatesToInitialize
 from .share.states import Topics, TopicStates
 from .streams.answering import HeartbeatResult
 from .streams.group import StreamsGroup
@@ -89,7 +89,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         elapsed_ms: Callable[[], int],
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
         on_earlier: Callable[[], None] = lambda: None,
-        wish: Callable[[StatesToBegin], None] = lambda _: None,
+        wish: Callable[[StatesToInitialize], None] = lambda _: None,
     ) -> None:
         super().__init__(store, elapsed_ms, on_earlier)
         self._settings = settings
@@ -212,8 +212,8 @@ class GroupCoordinator(Coordinator[GroupShard]):
         return self._streams.heartbeat(shard, request, caller, now_ms(), ready)
 
     def share_states_begun(self, group_id: str, partitions: Topics, now_ms: int) -> None:
-        """Note that the states of these partitions were initialized (`ShareProtocol.begun`)."""
-        self._share.begun(self.shard_of(group_id), group_id, partitions, now_ms)
+        """Note that the states of these partitions were initialized (`ShareProtocol.note_initialized`)."""
+        self._share.note_initialized(self.shard_of(group_id), group_id, partitions, now_ms)
 
     def share_states_refused(self, group_id: str, partitions: Topics, now_ms: int) -> None:
         """Note that the states were not initialized, and must be requested again (`ShareProtocol.refused`)."""
@@ -221,21 +221,21 @@ class GroupCoordinator(Coordinator[GroupShard]):
 
     def share_states_asked(self, group_id: str, partitions: Topics) -> None:
         """Note the start of a request for states of the group that `wish` did not start; `share_states_answered` ends it."""
-        self._share.asked(group_id, partitions)
+        self._share.note_requested(group_id, partitions)
 
     def share_states_answered(self, group_id: str, partitions: Topics) -> None:
         """Note that a request for states of the group has ended, whatever its result."""
-        self._share.answered(group_id, partitions)
+        self._share.note_answered(group_id, partitions)
 
     def share_states_to_move(self, group_id: str, partitions: Topics, now_ms: int) -> int:
-        """Prepare new start offsets for these partitions of an empty share group (`ShareProtocol.to_move`)."""
+        """Prepare new start offsets for these partitions of an empty share group (`ShareProtocol.prepare_move`)."""
         shard = self._group_shard(group_id)
         _check_stays(shard, group_id)
-        return self._share.to_move(shard, group_id, partitions, now_ms)
+        return self._share.prepare_move(shard, group_id, partitions, now_ms)
 
     def share_states_to_forget(self, group_id: str, topic_ids: Collection[bytes], now_ms: int) -> Topics:
-        """Prepare to reset an empty share group in these topics (`ShareProtocol.to_forget`)."""
-        return self._share.to_forget(self._group_shard(group_id), group_id, topic_ids, now_ms)
+        """Prepare to reset an empty share group in these topics (`ShareProtocol.prepare_reset`)."""
+        return self._share.prepare_reset(self._group_shard(group_id), group_id, topic_ids, now_ms)
 
     def share_states_forgotten(self, group_id: str, topic_ids: Collection[bytes], now_ms: int) -> None:
         """Note that the states in these topics were deleted (`ShareProtocol.forgotten`)."""
@@ -251,7 +251,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         return group.initialized if isinstance(group, ShareGroup) else {}
 
     @contextmanager
-    def going(self, group_id: str) -> Iterator[GroupShard]:
+    def deleting_group(self, group_id: str) -> Iterator[GroupShard]:
         """Context in which no member can join the group, as it is being deleted; its value is the group's shard.
 
         Raises:
@@ -319,7 +319,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
             except KafkaError as error:
                 if not at:
                     raise
-                answers += each_told(some, error.code)
+                answers += same_error(some, error.code)
             yield
         return tuple(answers)
 
@@ -490,7 +490,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
                 the error of writing the tombstones. The group still exists; after the last error some of its offsets may be
                 deleted.
         """
-        with self.going(group_id) as shard:
+        with self.deleting_group(group_id) as shard:
             while True:
                 group = shard.groups.get(group_id)
                 if group is None:

@@ -196,8 +196,8 @@ def describe_share(group_id: str, group: Group | None, topics: TopicView) -> Ste
 def list_groups(groups: Iterable[Group], states: Collection[str], types: Collection[str]) -> Steps[list[ListedGroup]]:
     """List the groups in the given states and of the given types, ignoring case; none means all. Each group is shown as it is
     when its piece runs."""
-    wanted_states = yield from _known((state.strip() for state in states), _STATES)
-    wanted_types = yield from _known(types, _TYPES)
+    wanted_states = yield from _known_names((state.strip() for state in states), _STATES)
+    wanted_types = yield from _known_names(types, _TYPES)
     found = []
     for group in groups:
         if not types or group.type_name in wanted_types:
@@ -215,7 +215,7 @@ def list_groups(groups: Iterable[Group], states: Collection[str], types: Collect
     return found
 
 
-def _known(names: Iterable[str], known: AbstractSet[str]) -> Steps[set[str]]:
+def _known_names(names: Iterable[str], known: AbstractSet[str]) -> Steps[set[str]]:
     """Return the known names among these. A request may contain a hundred thousand others."""
     found = set()
     for name in names:

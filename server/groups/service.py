@@ -21,21 +21,21 @@ from .coordinator import GroupCoordinator
 from .settings import GroupSettings
 from .shard import GroupShard
 from .share.flows import ShareFlows
-from .share.protocol import StatesToBegin
-from .share.states import StateKeeper
+from .share.protocol import StatesToInitialize
+from .share.states import Persister
 
 
 class GroupService(CoordinatorService[GroupCoordinator, GroupShard]):
     """The group coordinator of a broker.
 
     Args:
-        keeper: Function that returns the keeper of share states.
+        persister: Function that returns the persister of share states.
     """
 
-    def __init__(self, deps: CoordinatorDeps, keeper: Callable[[], StateKeeper]) -> None:
-        self._settings = settings = GroupSettings.of(deps.config.current)
+    def __init__(self, deps: CoordinatorDeps, persister: Callable[[], Persister]) -> None:
+        self._settings = settings = GroupSettings.from_config(deps.config.current)
         settings.groups = deps.config.groups
-        self._wishes, self._wishes_todo = trio.open_memory_channel[StatesToBegin](inf)
+        self._wishes, self._wishes_todo = trio.open_memory_channel[StatesToInitialize](inf)
         super().__init__(
             deps,
             lambda store, on_earlier: GroupCoordinator(
@@ -50,7 +50,7 @@ class GroupService(CoordinatorService[GroupCoordinator, GroupShard]):
             # Apache Kafka's group coordinator numbers each batch from 0, although it is not an idempotent producer.
             base_sequence=0,
         )
-        self.shares = ShareFlows(self.coordinator, keeper, deps.clock.now_ms)
+        self.shares = ShareFlows(self.coordinator, persister, deps.clock.now_ms)
         deps.config.watchers.append(self.reconfigure)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:

@@ -75,7 +75,7 @@ class GroupSettings:
     """Options that are set for single groups, by group id; the broker changes the table while it runs."""
 
     @classmethod
-    def of(cls, config: BrokerConfig) -> Self:
+    def from_config(cls, config: BrokerConfig) -> Self:
         """Return the settings of a broker with these options."""
         return cls(
             group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
@@ -104,7 +104,7 @@ class GroupSettings:
             offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
         )
 
-    def of_group(self, group_id: str, name: str) -> int:
+    def group_value(self, group_id: str, name: str) -> int:
         """Return the value of an option in a group, where `name` is the group option's name, e.g.
         `consumer.session.timeout.ms`."""
         own = self.groups.get(group_id)

@@ -43,10 +43,10 @@ async def handle(ctx: Context, request: Request) -> AlterClientQuotasResponse:
         async for entry in time_slice.each(body.entries):
             names = await _names(entry, time_slice)
             if len(names) > len(TYPES):  # it is refused anyway, and to compare it with others would be slow
-                refused.append(_refused(entry, Entity.of(names)))
+                refused.append(_refused(entry, Entity.from_parts(names)))
             else:
                 ops = [(op.key, None if op.remove else op.value) for op in entry.ops]
-                alterations.append(Alteration(Entity.of(names), ops))
+                alterations.append(Alteration(Entity.from_parts(names), ops))
         outcomes = await ctx.services.quota_changes.alter(alterations, validate_only=body.validate_only)
     except KafkaError as error:
         code, message = error.code, error.message

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 _WITHOUT_EFFECT = LogRateLimiter(logging.getLogger("ottla.configs"))
 
 
-class ResourceWish(NamedTuple):
+class ResourceConfigChange(NamedTuple):
     """Changes that a request makes to one resource."""
 
     kind: int
@@ -72,12 +72,12 @@ Sought = TypeVar("Sought", AlterConfigsResource, "AlterableResource")
 
 async def handle(ctx: Context, request: Request) -> AlterConfigsResponse:
     body: AlterConfigsRequest = request.body
-    answers = await alter(ctx, body.resources, _wish, validate_only=body.validate_only, replace=True)
+    answers = await alter(ctx, body.resources, _change_of, validate_only=body.validate_only, replace=True)
     return AlterConfigsResponse(responses=tuple(answers))
 
 
-def _wish(resource: AlterConfigsResource) -> ResourceWish:
-    return ResourceWish(
+def _change_of(resource: AlterConfigsResource) -> ResourceConfigChange:
+    return ResourceConfigChange(
         resource.resource_type,
         resource.resource_name,
         tuple(ConfigChange(config.name, config.value) for config in resource.configs),
@@ -87,7 +87,7 @@ def _wish(resource: AlterConfigsResource) -> ResourceWish:
 async def alter(
     ctx: Context,
     resources: Sequence[Sought],
-    wish_of: Callable[[Sought], ResourceWish],
+    wish_of: Callable[[Sought], ResourceConfigChange],
     *,
     validate_only: bool,
     replace: bool,
@@ -149,7 +149,7 @@ class Changed:
 
 
 async def _addresses(
-    ctx: Context, resources: Sequence[Sought], wish_of: Callable[[Sought], ResourceWish]
+    ctx: Context, resources: Sequence[Sought], wish_of: Callable[[Sought], ResourceConfigChange]
 ) -> Mapping[str, str | None]:
     """Resolve the hosts in values for OVERRIDES before the lock is taken; none for a client that may not set them."""
     brokers = [resource for resource in resources if resource.resource_type == ConfigResourceType.BROKER]
@@ -190,7 +190,13 @@ async def _write(ctx: Context, changed: Changed) -> dict[tuple[int, str], Refusa
 
 
 async def _alter_one(
-    ctx: Context, wish: ResourceWish, time_slice: TimeSlice, changed: Changed, *, validate_only: bool, replace: bool
+    ctx: Context,
+    wish: ResourceConfigChange,
+    time_slice: TimeSlice,
+    changed: Changed,
+    *,
+    validate_only: bool,
+    replace: bool,
 ) -> None:
     """Change a broker's configs or loggers; for another resource, check its new configs and note them if they differ."""
     match wish.kind:
@@ -217,7 +223,7 @@ async def _alter_one(
 
 
 def _changed_topic(
-    ctx: Context, wish: ResourceWish, *, replace: bool
+    ctx: Context, wish: ResourceConfigChange, *, replace: bool
 ) -> tuple[Topic, Mapping[str, str], Mapping[str, str]]:
     """Return the topic, its present overrides, and the new ones."""
     services = ctx.services
@@ -257,7 +263,7 @@ def _controllers(ctx: Context) -> Iterator[int]:
 
 async def _alter_broker(
     ctx: Context,
-    wish: ResourceWish,
+    wish: ResourceConfigChange,
     time_slice: TimeSlice,
     addresses: Mapping[str, str | None],
     *,
@@ -277,7 +283,7 @@ async def _alter_broker(
         # No other config change runs now; to read long values takes some milliseconds, each time.
         if time_slice.is_over():
             await time_slice.next()
-        config = services.config.of(node_id)
+        config = services.config.node_config(node_id)
         if time_slice.is_over():
             await time_slice.next()
         present = config.texts_of(level)
@@ -302,13 +308,13 @@ async def _alter_broker(
     if configs != present:
         changed = {name: text for name, text in configs.items() if present.get(name) != text}
         for line in warnings_of(changed):
-            _WITHOUT_EFFECT.tell(logging.WARNING, "%s", line)
+            _WITHOUT_EFFECT.log(logging.WARNING, "%s", line)
         is_of_controller = any(node_id in _controllers(ctx) for node_id in node_ids)
         if level is ConfigSource.DYNAMIC_BROKER and not is_of_controller:
             for line in shared_warnings(changed, node_ids[0], services.config.static.node_ids[0]):
-                _WITHOUT_EFFECT.tell(logging.WARNING, "%s", line)
+                _WITHOUT_EFFECT.log(logging.WARNING, "%s", line)
         if is_of_controller:
-            _WITHOUT_EFFECT.tell(
+            _WITHOUT_EFFECT.log(
                 logging.WARNING, "options of controller %s are stored and shown, but have no effect", wish.name
             )
         await services.config_changes.alter_broker(wish.name, configs)

@@ -17,7 +17,7 @@ from ...protocol.messages.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from ...storage.disk.paths import TopicPartition
-from ..cluster.reassignment import NONE_TO_ASSIGN, Plan, cancelled, change, onto
+from ..cluster.reassignment import NONE_TO_ASSIGN, Plan, cancelled, change, plan_reassignment
 from ..partitions.reasons import ErrorMessageBudget
 from ..runtime.time_slices import TimeSlice
 from ..services.context import Context
@@ -32,7 +32,7 @@ async def handle(ctx: Context, request: Request) -> AlterPartitionReassignmentsR
             wanted[TopicPartition(topic.name, row.partition_index)] = (
                 cancelled
                 if row.replicas is None
-                else onto(row.replicas, may_change_factor=body.allow_replication_factor_change)
+                else plan_reassignment(row.replicas, may_change_factor=body.allow_replication_factor_change)
             )
     refused = await change(ctx.services.cluster, wanted, time_slice, NONE_TO_ASSIGN)
     responses, reasons = [], ErrorMessageBudget()
@@ -60,7 +60,7 @@ async def refused(_: Context, request: Request, error: KafkaError) -> AlterParti
         rows = await time_slice.map(lambda row: _row(row.partition_index, error, reasons), topic.partitions)
         responses.append(ReassignableTopicResponse(name=topic.name, partitions=tuple(rows)))
     return AlterPartitionReassignmentsResponse(
-        error_code=error.code, error_message=reasons.of(error), responses=tuple(responses)
+        error_code=error.code, error_message=reasons.message_of(error), responses=tuple(responses)
     )
 
 
@@ -68,5 +68,5 @@ def _row(index: int, error: KafkaError | None, reasons: ErrorMessageBudget) -> R
     return ReassignablePartitionResponse(
         partition_index=index,
         error_code=error.code if error else ErrorCode.NONE,
-        error_message=reasons.of(error) if error else None,
+        error_message=reasons.message_of(error) if error else None,
     )

@@ -31,7 +31,7 @@ from ..services.context import Context
 
 async def handle(ctx: Context, request: Request) -> AlterReplicaLogDirsResponse:
     time_slice = TimeSlice()
-    wanted = await _wanted(request.body, time_slice)
+    wanted = await _requested_dirs(request.body, time_slice)
     codes: dict[TopicPartition, ErrorCode] = {}
     async for where, path in time_slice.each(wanted.items()):
         try:
@@ -50,10 +50,10 @@ async def handle(ctx: Context, request: Request) -> AlterReplicaLogDirsResponse:
 async def refused(_: Context, request: Request, error: KafkaError) -> AlterReplicaLogDirsResponse:
     """Return the error code in each row."""
     time_slice = TimeSlice()
-    return await _answer(dict.fromkeys(await _wanted(request.body, time_slice), error.code), time_slice)
+    return await _answer(dict.fromkeys(await _requested_dirs(request.body, time_slice), error.code), time_slice)
 
 
-async def _wanted(body: AlterReplicaLogDirsRequest, time_slice: TimeSlice) -> dict[TopicPartition, str]:
+async def _requested_dirs(body: AlterReplicaLogDirsRequest, time_slice: TimeSlice) -> dict[TopicPartition, str]:
     wanted: dict[TopicPartition, str] = {}
     async for row in time_slice.each(body.dirs):
         path = row.path.rstrip("/") or "/"

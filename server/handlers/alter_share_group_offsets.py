@@ -39,7 +39,7 @@ async def handle(ctx: Context, request: Request) -> AlterShareGroupOffsetsRespon
         async for topic in ctx.time_slice.each(body.topics):
             if topic.topic_name not in topics:
                 topics[topic.topic_name] = topic
-                await _take(ctx, topic, offsets, refused)
+                await _note_topic(ctx, topic, offsets, refused)
         if not body.group_id:
             raise INVALID_GROUP
         shard = await groups.route(ctx.node, body.group_id)
@@ -50,7 +50,7 @@ async def handle(ctx: Context, request: Request) -> AlterShareGroupOffsetsRespon
         async for topic in ctx.time_slice.each(
             chain(map(topics.__getitem__, refused), taken)
         ):  # Apache Kafka lists the refused ones first.
-            answers.append(await _told(ctx, topic, offsets, refused, refusals))
+            answers.append(await _topic_response(ctx, topic, offsets, refused, refusals))
         await ctx.time_slice.empty(topics)
         return AlterShareGroupOffsetsResponse(responses=tuple(answers))
     except KafkaError as error:
@@ -59,7 +59,7 @@ async def handle(ctx: Context, request: Request) -> AlterShareGroupOffsetsRespon
         return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=message)
 
 
-async def _take(
+async def _note_topic(
     ctx: Context,
     topic: AlterShareGroupOffsetsRequestTopic,
     offsets: dict[bytes, dict[int, int]],
@@ -79,7 +79,7 @@ async def _take(
             mine[row.partition_index] = row.start_offset
 
 
-async def _told(
+async def _topic_response(
     ctx: Context,
     topic: AlterShareGroupOffsetsRequestTopic,
     offsets: dict[bytes, dict[int, int]],

@@ -53,7 +53,7 @@ async def handle(ctx: Context, request: Request) -> AlterUserScramCredentialsRes
     if not ctx.may(AclOperation.ALTER, ResourceType.CLUSTER):
         error = request_refusal(request, AclOperation.ALTER)
         refused = error.code, error.message
-        named = await time_slice.once(each.name for of in (body.deletions, body.upsertions) for each in of)
+        named = await time_slice.distinct(each.name for of in (body.deletions, body.upsertions) for each in of)
         rows = await time_slice.map(lambda name: _result((name, refused)), named)
         await time_slice.empty(named)
         return AlterUserScramCredentialsResponse(results=as_array(rows))
@@ -107,7 +107,7 @@ def _error_of(wanted: _Wish) -> _Error | None:
 
 
 def _is_missing(wanted: _Wish, mechanism: str | None, users: ScramUsers) -> bool:
-    return isinstance(wanted, ScramCredentialDeletion) and mechanism not in users.of(wanted.name)
+    return isinstance(wanted, ScramCredentialDeletion) and mechanism not in users.credentials_of(wanted.name)
 
 
 def _result(of: tuple[str, _Error | None]) -> AlterUserScramCredentialsResult:

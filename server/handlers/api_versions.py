@@ -19,7 +19,7 @@ from functools import cache, lru_cache
 from typing import NamedTuple
 
 from ...protocol.apis import API_VERSIONS_KEY, APIS
-from ...protocol.connection import Kept, Request
+from ...protocol.connection import CachedResponse, Request
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.api_versions import (
     ApiVersion,
@@ -44,7 +44,7 @@ SOFTWARE_CHARS_MAX = 255
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptAnswer(ApiVersionsResponse, Kept):
+class KeptAnswer(ApiVersionsResponse, CachedResponse):
     """The response to most clients: sixty rows, which take a third of the request's time to write."""
 
     written: dict[int, bytes] = field(init=False, repr=False, compare=False, default_factory=dict)

@@ -59,7 +59,7 @@ async def found_of(
     return found, commits
 
 
-async def prepared_in_turns(
+async def prepare_cooperatively(
     ctx: Context,
     shard: GroupShard,
     body: OffsetCommitRequest | TxnOffsetCommitRequest,

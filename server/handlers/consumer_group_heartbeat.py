@@ -37,7 +37,7 @@ def handle(ctx: Context, request: Request) -> Any:
     names, before = body.subscribed_topic_names, None
     if names and ctx.services.authorizer is not None:
         before = partial(check_topics, ctx, names)
-    return CoordinatorCall(ctx, groups, body.group_id, work, _refused, before).carry_out()
+    return CoordinatorCall(ctx, groups, body.group_id, work, _refused, before).run()
 
 
 def _refused(error: KafkaError) -> ConsumerGroupHeartbeatResponse:

@@ -44,15 +44,15 @@ class CoordinatorCall(NamedTuple, Generic[S, Done]):
     after: Callable[[Done], Any] | None = None
     settles: bool = True
 
-    def carry_out(self) -> Any:
+    def run(self) -> Any:
         """Handle the request: return the response, or a coroutine if it has to wait (for the topic, further steps, or the
         disk)."""
         before = None if self.before is None else self.before()
         try:
             for _ in before or ():
-                return self._when_there(before)
+                return self._run_once_ready(before)
             if not self.service.coordinator.shards:
-                return self._when_there(before)
+                return self._run_once_ready(before)
             shard = self.service.shard_led(self.ctx.node, self.key)
             steps = self.work(shard)
             try:
@@ -60,23 +60,23 @@ class CoordinatorCall(NamedTuple, Generic[S, Done]):
             except StopIteration as end:
                 done = end.value
             else:
-                return self._rest(shard, steps)
+                return self._continue(shard, steps)
             if self.settles and not self.service.is_settled(shard):
                 return self._settled(shard, done)
             return done if self.after is None else self.after(done)
         except KafkaError as error:
             return self.refused(error)
 
-    async def _when_there(self, before: Job | None) -> Any:
+    async def _run_once_ready(self, before: Job | None) -> Any:
         try:
             if before is not None:
                 await run_cooperatively(before, self.ctx.time_slice)
             shard = await self.service.route(self.ctx.node, self.key)
         except KafkaError as error:
             return self.refused(error)
-        return await self._rest(shard, self.work(shard))
+        return await self._continue(shard, self.work(shard))
 
-    async def _rest(self, shard: S, steps: Steps[Done]) -> Any:
+    async def _continue(self, shard: S, steps: Steps[Done]) -> Any:
         try:
             done = await run_cooperatively(steps, self.ctx.time_slice)
         except KafkaError as error:

@@ -30,11 +30,11 @@ async def handle(ctx: Context, request: Request) -> CreateAclsResponse:
     try:
         changes = await changes_for(ctx, request, body.creations, time_slice)
     except KafkaError as error:
-        return _all(body, error.code, error.message)
+        return _refuse_all(body, error.code, error.message)
     try:
         found = await time_slice.map(_read, body.creations)
     except KafkaError as error:
-        return _all(body, error.code, None)
+        return _refuse_all(body, error.code, None)
     acls = []
     async for each in time_slice.each(found):
         if isinstance(each, Acl):
@@ -70,7 +70,7 @@ def _read(wanted: AclCreation) -> Acl | AclCreationResult:
     return acl
 
 
-def _all(body: CreateAclsRequest, code: ErrorCode, message: str | None) -> CreateAclsResponse:
+def _refuse_all(body: CreateAclsRequest, code: ErrorCode, message: str | None) -> CreateAclsResponse:
     return CreateAclsResponse(
         results=(AclCreationResult(error_code=code, error_message=message),) * len(body.creations)
     )

@@ -63,14 +63,14 @@ async def handle(ctx: Context, request: Request) -> CreateTopicsResponse:
         except KafkaError as error:
             results[wanted.name] = _refused(wanted.name, error)
     async for plan, made in time_slice.each(
-        zip(plans.values(), await _made(ctx, [*plans.values()], body.validate_only), strict=True)
+        zip(plans.values(), await _create(ctx, [*plans.values()], body.validate_only), strict=True)
     ):
         results[plan.name] = _refused(plan.name, made) if isinstance(made, KafkaError) else _created(ctx, plan, made)
     await time_slice.empty(plans)
     return CreateTopicsResponse(throttle_time_ms=0, topics=tuple([results[name] for name in last]))
 
 
-async def _made(ctx: Context, plans: Sequence[TopicPlan], validate_only: bool) -> Sequence[bytes | KafkaError]:
+async def _create(ctx: Context, plans: Sequence[TopicPlan], validate_only: bool) -> Sequence[bytes | KafkaError]:
     """Create the topics; return the id or error of each. With `validate_only` none is created."""
     admin = ctx.services.topic_admin
     if validate_only:

@@ -34,7 +34,7 @@ async def handle(ctx: Context, request: Request) -> DeleteAclsResponse:
         filters = await time_slice.map(as_filter, body.filters)
         found = await changes.delete(filters)
     except KafkaError as error:
-        return _all(body, error.code, error.message)
+        return _refuse_all(body, error.code, error.message)
     results = []
     async for wanted, acls in time_slice.each(zip(filters, found, strict=True)):
         if unknown := wanted.unknown:
@@ -60,7 +60,7 @@ def _matching(acl: Acl) -> DeleteAclsMatchingAcl:
     )
 
 
-def _all(body: DeleteAclsRequest, code: ErrorCode, message: str) -> DeleteAclsResponse:
+def _refuse_all(body: DeleteAclsRequest, code: ErrorCode, message: str) -> DeleteAclsResponse:
     return DeleteAclsResponse(
         filter_results=(DeleteAclsFilterResult(error_code=code, error_message=message),) * len(body.filters)
     )

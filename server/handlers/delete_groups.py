@@ -20,7 +20,7 @@ async def handle(ctx: Context, request: Request) -> DeleteGroupsResponse:
     body: DeleteGroupsRequest = request.body
     time_slice = TimeSlice()
     results = []
-    async for group_id in time_slice.each(await time_slice.once(body.groups_names)):
+    async for group_id in time_slice.each(await time_slice.distinct(body.groups_names)):
         results.append(DeletableGroupResult(group_id=group_id, error_code=await _delete(ctx, group_id)))
     return DeleteGroupsResponse(results=tuple(results))
 

@@ -57,7 +57,7 @@ async def handle(ctx: Context, request: Request) -> DeleteShareGroupOffsetsRespo
         elif topic_id not in had:
             refused[name] = _NOTHING
 
-    def told(name: str) -> DeleteShareGroupOffsetsResponseTopic:
+    def topic_response(name: str) -> DeleteShareGroupOffsetsResponseTopic:
         error = refused.get(name)
         if error is None:
             return DeleteShareGroupOffsetsResponseTopic(topic_name=name, topic_id=ids[name])
@@ -66,5 +66,7 @@ async def handle(ctx: Context, request: Request) -> DeleteShareGroupOffsetsRespo
             topic_name=name, topic_id=topic_id, error_code=error.code, error_message=error.message or None
         )
 
-    rows = await ctx.time_slice.map(told, await ctx.time_slice.once(topic.topic_name for topic in body.topics))
+    rows = await ctx.time_slice.map(
+        topic_response, await ctx.time_slice.distinct(topic.topic_name for topic in body.topics)
+    )
     return DeleteShareGroupOffsetsResponse(responses=tuple(rows))

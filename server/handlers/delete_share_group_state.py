@@ -41,4 +41,4 @@ async def handle(ctx: Context, request: Request) -> DeleteShareGroupStateRespons
 
 
 async def refused(ctx: Context, request: Request, _: KafkaError) -> DeleteShareGroupStateResponse:
-    return await _API.told_of_each(ctx, request, refusal(ResourceType.CLUSTER))
+    return await _API.refuse_each(ctx, request, refusal(ResourceType.CLUSTER))

@@ -62,7 +62,7 @@ async def handle(ctx: Context, request: Request) -> DescribeConfigsResponse:
             page.read_config()  # which takes as long as its rows
             if time_slice.is_over():
                 await time_slice.next()
-        results.append(page.result(resource, await time_slice.once(resource.configuration_keys or ())))
+        results.append(page.result(resource, await time_slice.distinct(resource.configuration_keys or ())))
     return DescribeConfigsResponse(results=tuple(results))
 
 
@@ -79,7 +79,7 @@ class _Page:
 
     def read_config(self) -> None:
         """Load the config of the node, or controller, that received the request."""
-        self._config = self._ctx.services.config.of(self._ctx.server_id)
+        self._config = self._ctx.services.config.node_config(self._ctx.server_id)
 
     def result(self, resource: DescribeConfigsResource, keys: Collection[str]) -> DescribeConfigsResult:
         code, message = ErrorCode.NONE, None

@@ -35,7 +35,7 @@ async def handle(ctx: Context, request: Request) -> DescribeDelegationTokenRespo
     time_slice, found = TimeSlice(), []
     owners = None
     if body.owners is not None:
-        owners = await time_slice.once(Principal(row.principal_type, row.principal_name) for row in body.owners)
+        owners = await time_slice.distinct(Principal(row.principal_type, row.principal_name) for row in body.owners)
     async for token in time_slice.each(tokens.all() if owners is None or owners else ()):
         is_asked_for = owners is None or token.owner in owners or not owners.keys().isdisjoint(token.renewers)
         if is_asked_for and _may_see(ctx, token):

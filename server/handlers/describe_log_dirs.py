@@ -61,7 +61,7 @@ async def handle(ctx: Context, request: Request) -> DescribeLogDirsResponse:
         time_slice.begin()
         found = await _partitions_in(directory, ctx, wanted, time_slice)
         topics = await _rows(ctx, found, time_slice, with_status=body.ottla_cleaner_status)
-        topics += _on_their_way(directory, ctx, wanted, with_status=body.ottla_cleaner_status)
+        topics += _moving_copies(directory, ctx, wanted, with_status=body.ottla_cleaner_status)
         results.append(
             DescribeLogDirsResult(
                 error_code=ErrorCode.NONE,
@@ -104,7 +104,7 @@ async def _rows(
     explaining = None
     if with_status:
         logs = [each.log for _, partitions in found for each in partitions]
-        explaining = await Explaining.of(ctx.services, logs, time_slice)
+        explaining = await Explaining.load(ctx.services, logs, time_slice)
     topics = []
     async for topic, partitions in time_slice.each(found):
         rows: list[DescribeLogDirsPartition] = []
@@ -136,7 +136,7 @@ def _lag(log: Log, copied_part: float) -> int:
     return max(1, round((log.log_end_offset - log.log_start_offset) * (1 - copied_part)))
 
 
-def _on_their_way(
+def _moving_copies(
     directory: str, ctx: Context, wanted: set[tuple[str, int]] | None, *, with_status: bool
 ) -> list[DescribeLogDirsTopic]:
     """List the copies of partitions that move to the directory: few, as each keeps a disk busy."""

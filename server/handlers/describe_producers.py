@@ -53,7 +53,7 @@ async def _describe(
         check(ctx, AclOperation.READ, ResourceType.TOPIC, topic)
         producers = list(replica_of(ctx, topic, index).log.producers)
     except KafkaError as error:
-        return PartitionResponse(partition_index=index, error_code=error.code, error_message=reasons.of(error))
+        return PartitionResponse(partition_index=index, error_code=error.code, error_message=reasons.message_of(error))
     return PartitionResponse(
         partition_index=index,
         active_producers=tuple(await time_slice.map(_producer, producers)),

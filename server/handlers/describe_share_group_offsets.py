@@ -26,7 +26,7 @@ from ...protocol.messages.describe_share_group_offsets import (
 from ..groups.share.states import UNKNOWN_OFFSET, SharePlace, StateSummary
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
-from ..services.share_keeper import ShareKeeper
+from ..services.share_persister import SharePersister
 from .permissions import check_without_words, refusal
 from .share_groups import check_served
 
@@ -53,14 +53,16 @@ async def _described(
     try:
         check_served(ctx)
         check_without_words(ctx, AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
-        topics = await (_all(ctx, group_id) if asked.topics is None else _named(ctx, group_id, asked.topics))
+        topics = await (
+            _describe_all(ctx, group_id) if asked.topics is None else _describe_named(ctx, group_id, asked.topics)
+        )
         return DescribeShareGroupOffsetsResponseGroup(group_id=group_id, topics=topics)
     except KafkaError as error:
         message = error.message or None
         return DescribeShareGroupOffsetsResponseGroup(group_id=group_id, error_code=error.code, error_message=message)
 
 
-async def _all(ctx: Context, group_id: str) -> tuple[DescribeShareGroupOffsetsResponseTopic, ...]:
+async def _describe_all(ctx: Context, group_id: str) -> tuple[DescribeShareGroupOffsetsResponseTopic, ...]:
     groups = ctx.services.coordinators.groups
     groups.shard_led(ctx.node, group_id)
     if not group_id:
@@ -81,7 +83,7 @@ async def _all(ctx: Context, group_id: str) -> tuple[DescribeShareGroupOffsetsRe
     return tuple(found)
 
 
-async def _named(
+async def _describe_named(
     ctx: Context, group_id: str, topics: tuple[DescribeShareGroupOffsetsRequestTopic, ...]
 ) -> tuple[DescribeShareGroupOffsetsResponseTopic, ...]:
     partitions: dict[bytes, set[int]] = {}
@@ -104,7 +106,7 @@ async def _named(
         error = None
         if not ctx.may(AclOperation.DESCRIBE, ResourceType.TOPIC, name, is_attempt=False):
             error = refusal(ResourceType.TOPIC)
-        rows = await ctx.time_slice.map(lambda index, error=error: _nothing(index, error), topic.partitions)  # type: ignore[misc]
+        rows = await ctx.time_slice.map(lambda index, error=error: _empty_row(index, error), topic.partitions)  # type: ignore[misc]
         found.append(DescribeShareGroupOffsetsResponseTopic(topic_name=name, partitions=tuple(rows)))
     await ctx.time_slice.empty(summaries)
     return tuple(found)
@@ -117,7 +119,7 @@ async def _summaries(
         return {}
     if not group_id:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, _OF_NO_GROUP)  # as in Apache Kafka, which fails on it
-    return await ShareKeeper(ctx.services.coordinators.share_states).summaries(group_id, partitions)
+    return await SharePersister(ctx.services.coordinators.share_states).summaries(group_id, partitions)
 
 
 async def _topic(
@@ -136,13 +138,13 @@ def _row(
 ) -> DescribeShareGroupOffsetsResponsePartition:
     if summary is None or summary.error is not None:
         # Apache Kafka returns no error here.
-        return _nothing(index, None)
+        return _empty_row(index, None)
     lag = _NO_LAG
     if UNKNOWN_OFFSET not in (summary.start_offset, summary.delivery_complete_count):
         try:
             end = ctx.services.topics.partition_by_id(topic_id, index).log.high_watermark
         except KafkaError as error:
-            return _nothing(index, error)
+            return _empty_row(index, error)
         # A start offset may be any number; Apache Kafka's lag wraps around, as Java's numbers do.
         lag = (end - summary.start_offset - summary.delivery_complete_count + 2**63) % 2**64 - 2**63
     return DescribeShareGroupOffsetsResponsePartition(
@@ -150,7 +152,7 @@ def _row(
     )
 
 
-def _nothing(index: int, error: KafkaError | None) -> DescribeShareGroupOffsetsResponsePartition:
+def _empty_row(index: int, error: KafkaError | None) -> DescribeShareGroupOffsetsResponsePartition:
     return DescribeShareGroupOffsetsResponsePartition(
         partition_index=index,
         start_offset=UNKNOWN_OFFSET,

@@ -40,7 +40,7 @@ async def handle(ctx: Context, request: Request) -> DescribeTopicPartitionsRespo
     body: DescribeTopicPartitionsRequest = request.body
     services = ctx.services
     time_slice = TimeSlice()
-    named = await time_slice.once(await time_slice.map(attrgetter("name"), body.topics))
+    named = await time_slice.distinct(await time_slice.map(attrgetter("name"), body.topics))
     names = await time_slice.sorted(named or [topic.name for topic in services.topics])
     first_partition = 0
     if body.cursor is not None:

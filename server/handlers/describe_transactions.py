@@ -29,7 +29,7 @@ async def handle(ctx: Context, request: Request) -> DescribeTransactionsResponse
     body: DescribeTransactionsRequest = request.body
     time_slice = TimeSlice()
     states = []
-    async for transactional_id in time_slice.each(await time_slice.once(body.transactional_ids)):
+    async for transactional_id in time_slice.each(await time_slice.distinct(body.transactional_ids)):
         states.append(await _describe(ctx, transactional_id))
     return DescribeTransactionsResponse(transaction_states=tuple(states))
 

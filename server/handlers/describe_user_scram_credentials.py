@@ -47,7 +47,7 @@ async def handle(ctx: Context, request: Request) -> DescribeUserScramCredentials
                 ErrorCode.DUPLICATE_RESOURCE,
                 "Cannot describe SCRAM credentials for the same user twice in a single request",
             )
-        credentials = users.of(user)
+        credentials = users.credentials_of(user)
         if not credentials:
             return _refused(
                 user, ErrorCode.RESOURCE_NOT_FOUND, "Attempt to describe a user credential that does not exist"

@@ -25,7 +25,7 @@ class ListenerDispatcher:
         self._node = node
         self._listener = listener
         self._outlives_node = listener.controller_id not in (None, node.node_id)
-        self.login = services.logins.of(node.node_id, listener.name, listener.security_protocol)
+        self.login = services.logins.login_of(node.node_id, listener.name, listener.security_protocol)
 
     @property
     def node_id(self) -> int:
@@ -62,19 +62,19 @@ class OfController(Mapping[int, Handler]):
         return sum(1 for _ in self)
 
 
-def take_faults(handlers: Handlers, faults: Faults) -> None:
+def apply_faults(handlers: Handlers, faults: Faults) -> None:
     """Let declared faults act on the requests of APIs that an active fault may match; other APIs have no cost."""
     active = [fault.declaration for fault in faults.active() if fault.declaration.disk is None]
     if not active:
         handlers.interpose("faults", {})
         return
-    from .faulted import around, concerned  # A broker without faults must not load it.
+    from .faulted import matching_api_keys, wrap_with_faults  # A broker without faults must not load it.
 
-    keys = {key for declaration in active for key in concerned(declaration)}
-    handlers.interpose("faults", {key: partial(around, faults) for key in keys})
+    keys = {key for declaration in active for key in matching_api_keys(declaration)}
+    handlers.interpose("faults", {key: partial(wrap_with_faults, faults) for key in keys})
 
 
-def take_quotas(handlers: Handlers, table: QuotaTable) -> None:
+def apply_quotas(handlers: Handlers, table: QuotaTable) -> None:
     """Let client quotas act on the requests of APIs that are limited; other APIs have no cost."""
     keys = table.clients.keys
     if not keys:

@@ -73,5 +73,5 @@ def _row(index: int, error: KafkaError | None, reasons: ErrorMessageBudget) -> P
     return PartitionResult(
         partition_id=index,
         error_code=error.code if error else ErrorCode.NONE,
-        error_message=reasons.of(error) if error else None,
+        error_message=reasons.message_of(error) if error else None,
     )

@@ -24,7 +24,7 @@ from ...protocol.wire import as_array
 from ...storage.disk.files import FileSlice
 from ..faults.answers import RequestView
 from ..faults.declaration import Declaration
-from ..faults.places import ERROR_PLACES, NameKind, names
+from ..faults.error_fields import ERROR_FIELDS, NameKind, names
 from ..faults.table import DeclaredFault, Faults
 from ..network.dispatcher import Handler, HangUpError, finished
 from ..network.large_requests import READ_ELEMENTS_AT_ONCE
@@ -45,23 +45,23 @@ Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
 
 
-def concerned(declaration: Declaration) -> frozenset[int]:
+def matching_api_keys(declaration: Declaration) -> frozenset[int]:
     """Return the keys of the APIs whose requests a fault may match."""
     if declaration.api_key is not None:
         return frozenset({declaration.api_key})
     if declaration.corrupt_batch:
         return frozenset({FETCH_KEY})
-    return _naming(frozenset(declaration.wanted))
+    return _naming(frozenset(declaration.required_names))
 
 
 @cache
 def _naming(kinds: frozenset[NameKind]) -> frozenset[int]:
     """Return the keys of the APIs whose requests name all these kinds. Cached, as it is called for a thousand faults whenever
     one of them is spent."""
-    return frozenset(key for key in ERROR_PLACES if kinds <= names(key))
+    return frozenset(key for key in ERROR_FIELDS if kinds <= names(key))
 
 
-def around(faults: Faults, handler: Handler) -> Handler:
+def wrap_with_faults(faults: Faults, handler: Handler) -> Handler:
     """Wrap a handler with the faults."""
 
     async def handle(ctx: Context, request: Request) -> Any:
@@ -73,7 +73,7 @@ def around(faults: Faults, handler: Handler) -> Handler:
             if declaration.corrupt_batch:
                 return await met.damaged(fault)
             if fault.take():
-                return await met.carried_out_with(fault)
+                return await met.apply(fault)
         return await finished(handler(ctx, request))
 
     return handle
@@ -112,15 +112,15 @@ class _Met:
 
     async def is_named_by(self, it: Declaration) -> bool:
         """Return whether the request names the fault's objects, and its response has a place for the fault's error."""
-        wanted = it.wanted
+        wanted = it.required_names
         if not wanted and it.error is None:
             return True
-        asked = await self._asked()
-        if wanted and not await self._worked(asked.names, wanted):
+        asked = await self._request_view()
+        if wanted and not await self._run_work(asked.names, wanted):
             return False
         return it.error is None or asked.has_place_for(wanted, it.error_code)
 
-    async def carried_out_with(self, fault: DeclaredFault) -> Any:
+    async def apply(self, fault: DeclaredFault) -> Any:
         """Let the fault act. Raises HangUpError, and any error of the handler."""
         it, ctx = fault.declaration, self._ctx
         is_after = it.after or it.drop_response or it.disconnect == "after"
@@ -164,12 +164,14 @@ class _Met:
         records = {key: await _thread(faults_thread(), _with_a_wrong_byte, part) for key, part in harmed.items()}
         ctx.time_slice.begin()
 
-        def told(data: PartitionData) -> PartitionData:
+        def replace_records(data: PartitionData) -> PartitionData:
             return replace(data, records=records[id(data)]) if id(data) in records else data
 
         topics = []
         for topic in answer.responses:
-            topics.append(replace(topic, partitions=as_array(await ctx.time_slice.map(told, topic.partitions))))
+            topics.append(
+                replace(topic, partitions=as_array(await ctx.time_slice.map(replace_records, topic.partitions)))
+            )
         return replace(answer, responses=as_array(topics))
 
     async def _refused(self, fault: DeclaredFault) -> Any:
@@ -178,45 +180,45 @@ class _Met:
         if self._key == API_VERSIONS_KEY and it.error_code is ErrorCode.UNSUPPORTED_VERSION:
             request.body = None  # the answer is in version 0 then
             return await finished(self._handler(ctx, request))
-        wanted, code, message = it.wanted, it.error_code, _message(fault)
+        wanted, code, message = it.required_names, it.error_code, _message(fault)
         if self._key == ALTER_REPLICA_LOG_DIRS_KEY:
             # Its request names partitions a level deeper than its response, so a fault applies to all of it.
             from .alter_replica_log_dirs import refused
 
             return await refused(ctx, request, KafkaError(code, message))
-        asked = await self._asked()
-        if ERROR_PLACES[self._key].is_overlaid and not asked.is_on_top(wanted, code):
+        asked = await self._request_view()
+        if ERROR_FIELDS[self._key].is_overlaid and not asked.is_on_top(wanted, code):
             answer = await finished(self._handler(ctx, _without_effects(request)))
-            answer = await self._worked(asked.overlaid, answer, wanted, code, message)
+            answer = await self._run_work(asked.overlaid, answer, wanted, code, message)
             if self._key != FETCH_KEY:
                 return answer
-            _, told = await self._worked(asked.split, wanted, code, message)
-            self._untell(told)
-            return await self._worked(asked.merged, answer, told)
-        rest, told = await self._worked(asked.split, wanted, code, message)
+            _, told = await self._run_work(asked.split, wanted, code, message)
+            self._retract(told)
+            return await self._run_work(asked.merged, answer, told)
+        rest, told = await self._run_work(asked.split, wanted, code, message)
         if rest is not None:
             carried_out = await finished(self._handler(ctx, replace(request, body=rest)))
-            told = told if carried_out is None else await self._worked(asked.merged, carried_out, told)
-        return self._unless_unanswered(fault, told)
+            told = told if carried_out is None else await self._run_work(asked.merged, carried_out, told)
+        return self._answer_or_hang_up(fault, told)
 
     async def _refused_after(self, fault: DeclaredFault) -> Any:
         it, ctx = fault.declaration, self._ctx
         if self._key == API_VERSIONS_KEY and it.error_code is ErrorCode.UNSUPPORTED_VERSION:
             fault.hit()
             return await self._refused(fault)
-        asked = await self._asked()
+        asked = await self._request_view()
         answer = await finished(self._handler(ctx, self._request))
         fault.hit()
         if answer is not None:
-            answer = await self._worked(asked.overlaid, answer, it.wanted, it.error_code, _message(fault))
-        return self._unless_unanswered(fault, answer)
+            answer = await self._run_work(asked.overlaid, answer, it.required_names, it.error_code, _message(fault))
+        return self._answer_or_hang_up(fault, answer)
 
-    def _unless_unanswered(self, fault: DeclaredFault, answer: Any) -> Any:
+    def _answer_or_hang_up(self, fault: DeclaredFault, answer: Any) -> Any:
         if self._is_unanswered:
             raise ProtocolError(f"acks=0 produce failed with {fault.declaration.error}: {_message(fault)}")
         return answer
 
-    async def _asked(self) -> RequestView:
+    async def _request_view(self) -> RequestView:
         if self._made is None:
             topics = self._ctx.services.topics
 
@@ -237,7 +239,7 @@ class _Met:
         if known is None:
             return body
         self._is_large |= len(known) > READ_ELEMENTS_AT_ONCE
-        return await self._worked(_all_of, body, known, self._is_by_id)
+        return await self._run_work(_all_of, body, known, self._is_by_id)
 
     @property
     def _sessions(self) -> FetchSessions:
@@ -247,8 +249,8 @@ class _Met:
     def _is_by_id(self) -> bool:
         return self._request.version >= TOPIC_IDS
 
-    def _untell(self, told: FetchResponse) -> None:
-        self._sessions.untell(
+    def _retract(self, told: FetchResponse) -> None:
+        self._sessions.retract(
             self._request.body,
             (
                 (topic.topic_id if self._is_by_id else topic.topic, data.partition_index)
@@ -257,7 +259,7 @@ class _Met:
             ),
         )
 
-    async def _worked(self, work: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
+    async def _run_work(self, work: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
         """Run `work(*arguments)`, which reads the request or its response."""
         if not self._is_large:
             return work(*arguments)

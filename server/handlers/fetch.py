@@ -66,7 +66,7 @@ from ..partitions.fetch_sessions import (
 )
 from ..partitions.topics import Partition
 from ..partitions.waits import Waiter, WantedPartition
-from ..runtime.threads import TRIES_MAX, bring
+from ..runtime.threads import TRIES_MAX, load_cold
 from ..runtime.time_slices import run_cooperatively
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
@@ -122,7 +122,7 @@ class FetchQuery:
 
 
 @dataclass(slots=True)
-class FetchLook:
+class FetchScan:
     """Result of one scan of all requested partitions."""
 
     left_bytes: int
@@ -194,17 +194,17 @@ def _fetch_few(ctx: Context, request: Request) -> Any:
     unread = () if services.authorizer is None else to_the_end(_unread(ctx, body, items))
     max_bytes = min(body.max_bytes, services.config.current.fetch_max_bytes)
     asked = FetchQuery(body, session, items, unread, min(body.min_bytes, max_bytes), max_bytes)
-    changes, look = waits.changes, FetchLook(max_bytes)
+    changes, look = waits.changes, FetchScan(max_bytes)
     try:
         for item in items:
-            _look_at(ctx, asked, look, item)
+            _read_partition(ctx, asked, look, item)
             if look.more_aborted is not None or look.aborted_count >= ABORTED_AT_ONCE:
-                return _go_on(ctx, asked)
+                return _scan_until_enough(ctx, asked)
     except WouldWaitError:
-        return _go_on(ctx, asked)
+        return _scan_until_enough(ctx, asked)
     if look.wanted and not look.is_enough and body.max_wait_ms > 0:
         look.has_waited = True  # before the coroutine begins
-        return _go_on(ctx, asked, look, changes)
+        return _scan_until_enough(ctx, asked, look, changes)
     return to_the_end(_answer_of(ctx, asked, look))
 
 
@@ -219,10 +219,14 @@ async def _fetch(ctx: Context, body: FetchRequest, beginning: Begun) -> FetchRes
     if services.authorizer is not None:
         unread = await run_cooperatively(_unread(ctx, body, items), time_slice)
     max_bytes = min(body.max_bytes, services.config.current.fetch_max_bytes)
-    return await _go_on(ctx, FetchQuery(body, session, items, unread, min(body.min_bytes, max_bytes), max_bytes))
+    return await _scan_until_enough(
+        ctx, FetchQuery(body, session, items, unread, min(body.min_bytes, max_bytes), max_bytes)
+    )
 
 
-async def _go_on(ctx: Context, asked: FetchQuery, look: FetchLook | None = None, changes: int = 0) -> FetchResponse:
+async def _scan_until_enough(
+    ctx: Context, asked: FetchQuery, look: FetchScan | None = None, changes: int = 0
+) -> FetchResponse:
     """Scan until there is enough, or time is over.
 
     Args:
@@ -231,7 +235,7 @@ async def _go_on(ctx: Context, asked: FetchQuery, look: FetchLook | None = None,
     """
     body, waits, time_slice = asked.body, ctx.services.waits, ctx.time_slice
     if look is None:
-        changes, look = waits.changes, await _look(ctx, asked)
+        changes, look = waits.changes, await _scan(ctx, asked)
     missing_count, deadline_s = look.missing_count, None
     while look.wanted and not look.is_enough and look.missing_count == missing_count:
         if ctx.services.cluster.is_stopping:
@@ -249,7 +253,7 @@ async def _go_on(ctx: Context, asked: FetchQuery, look: FetchLook | None = None,
         changes = waits.changes
         if len(asked.items) > A_PIECE:
             await time_slice.empty(look.answers, look.wanted)
-        look = await _look(ctx, asked)
+        look = await _scan(ctx, asked)
         if waiter.is_complete:
             break
     answer = await run_cooperatively(_answer_of(ctx, asked, look), time_slice)
@@ -262,7 +266,7 @@ def _refused(error: KafkaError) -> FetchResponse:
     return FetchResponse(throttle_time_ms=0, error_code=error.code, session_id=NO_SESSION, responses=())
 
 
-async def _watch(ctx: Context, look: FetchLook, waiter: Waiter, changes: int, deadline_s: float) -> bool:
+async def _watch(ctx: Context, look: FetchScan, waiter: Waiter, changes: int, deadline_s: float) -> bool:
     """Wait until there may be enough, unless there is already, or something has changed since `changes` were counted.
 
     Returns:
@@ -282,7 +286,7 @@ async def _watch(ctx: Context, look: FetchLook, waiter: Waiter, changes: int, de
     return is_complete and not is_stale
 
 
-def _answer_of(ctx: Context, asked: FetchQuery, look: FetchLook) -> Steps[FetchResponse]:
+def _answer_of(ctx: Context, asked: FetchQuery, look: FetchScan) -> Steps[FetchResponse]:
     """Make the response of a scan; in a later fetch of a session, only of changed partitions. Neighbouring partitions of one
     topic are one row."""
     session, is_long = asked.session, len(look.answers) > A_PIECE
@@ -298,7 +302,7 @@ def _answer_of(ctx: Context, asked: FetchQuery, look: FetchLook) -> Steps[FetchR
             if not item.has_news(data) and is_incremental:
                 continue
             if is_incremental and data.records:
-                FetchSessions.served(session, item)
+                FetchSessions.move_to_end(session, item)
         if partitions and topic != item.topic:
             topics.append(_row(topic, partitions))
             partitions = []
@@ -359,25 +363,25 @@ def _unread(ctx: Context, body: FetchRequest, items: list[FetchItem]) -> Steps[s
     return found
 
 
-async def _look(ctx: Context, asked: FetchQuery) -> FetchLook:
+async def _scan(ctx: Context, asked: FetchQuery) -> FetchScan:
     """Scan all partitions, in order.
 
     A worker thread first loads what is not in memory; hardly ever is that necessary.
     """
-    look, time_slice = FetchLook(asked.max_bytes), ctx.time_slice
+    look, time_slice = FetchScan(asked.max_bytes), ctx.time_slice
     for item in asked.items:
         if look.answers and time_slice.is_over():
             await time_slice.next()
             look.has_waited = True
         for left in reversed(range(TRIES_MAX)):
             try:
-                _look_at(ctx, asked, look, item, at_once=left > 0)
+                _read_partition(ctx, asked, look, item, at_once=left > 0)
                 break
             except WouldWaitError as cold:
                 look.has_waited = True
-                await bring(cold, led_partition(ctx, item.topic, item.partition).log)
+                await load_cold(cold, led_partition(ctx, item.topic, item.partition).log)
         if look.more_aborted is not None:
-            more = await time_slice.map(_told_aborted, look.more_aborted)
+            more = await time_slice.map(_aborted_row, look.more_aborted)
             _, data = look.answers.pop()
             assert data.aborted_transactions is not None
             data = replace(data, aborted_transactions=as_array([*data.aborted_transactions, *more]))
@@ -387,7 +391,7 @@ async def _look(ctx: Context, asked: FetchQuery) -> FetchLook:
     return look
 
 
-def _look_at(ctx: Context, asked: FetchQuery, look: FetchLook, item: FetchItem, *, at_once: bool = True) -> None:
+def _read_partition(ctx: Context, asked: FetchQuery, look: FetchScan, item: FetchItem, *, at_once: bool = True) -> None:
     """Read one partition, as much as there is room for, and note the result.
 
     Raises:
@@ -469,11 +473,11 @@ def _read(
     more_aborted = None
     if committed and records.size_bytes:
         more_aborted = log.overlapping_aborted(item.fetch_offset, up_to, records, at_once=at_once)
-        aborted = tuple(map(_told_aborted, islice(more_aborted, ABORTED_AT_ONCE)))
+        aborted = tuple(map(_aborted_row, islice(more_aborted, ABORTED_AT_ONCE)))
         if len(aborted) == ABORTED_AT_ONCE and records.size_bytes > MANY_ABORTED_BYTES:
             records = log.fetch(item.fetch_offset, max_bytes=MANY_ABORTED_BYTES, end=end, at_once=at_once).records
             more_aborted = log.overlapping_aborted(item.fetch_offset, up_to, records, at_once=at_once)
-            aborted = tuple(map(_told_aborted, islice(more_aborted, ABORTED_AT_ONCE)))
+            aborted = tuple(map(_aborted_row, islice(more_aborted, ABORTED_AT_ONCE)))
         if len(aborted) < ABORTED_AT_ONCE:
             more_aborted = None
     data = _partition_answer(
@@ -488,7 +492,7 @@ def _read(
     return FoundPartition(data, WantedPartition(log, start, end, item.max_bytes), offered_bytes, more_aborted)
 
 
-def _told_aborted(txn: AbortedTxn) -> AbortedTransaction:
+def _aborted_row(txn: AbortedTxn) -> AbortedTransaction:
     return AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset)
 
 

@@ -87,7 +87,7 @@ async def _coordinator(ctx: Context, key_type: int, key: str, asks: Check) -> tu
         from ..sharing.share_records import SharePartitionKey  # Only brokers need it.
 
         check(ctx, AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
-        name = SharePartitionKey.of_text(key).text
+        name = SharePartitionKey.from_text(key).text
     else:
         asks(ctx, AclOperation.DESCRIBE, RESOURCES[key_type], key)
     service = COORDINATORS[key_type](ctx.services.coordinators)

@@ -31,7 +31,7 @@ async def describe_each(
     """
     groups = []
     time_slice = TimeSlice()
-    async for group_id in time_slice.each(await time_slice.once(group_ids)):
+    async for group_id in time_slice.each(await time_slice.distinct(group_ids)):
         try:
             one = await describe(ctx, group_id, time_slice)
         except KafkaError as error:

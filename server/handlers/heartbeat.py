@@ -31,7 +31,7 @@ def handle(ctx: Context, request: Request) -> Any:
         return _refused(error)
     # Its answer does not depend on records that a power loss could remove.
     work = partial(_beat, groups.coordinator, body)
-    return CoordinatorCall(ctx, groups, body.group_id, work, _refused, settles=False).carry_out()
+    return CoordinatorCall(ctx, groups, body.group_id, work, _refused, settles=False).run()
 
 
 def _beat(coordinator: GroupCoordinator, body: HeartbeatRequest, shard: GroupShard) -> Steps[HeartbeatResponse]:

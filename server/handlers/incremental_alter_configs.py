@@ -15,17 +15,17 @@ from ...protocol.messages.incremental_alter_configs import (
 )
 from ..config.changes import ConfigChange
 from ..services.context import Context
-from .alter_configs import ResourceWish, alter
+from .alter_configs import ResourceConfigChange, alter
 
 
 async def handle(ctx: Context, request: Request) -> IncrementalAlterConfigsResponse:
     body: IncrementalAlterConfigsRequest = request.body
-    answers = await alter(ctx, body.resources, _wish, validate_only=body.validate_only, replace=False)
+    answers = await alter(ctx, body.resources, _change_of, validate_only=body.validate_only, replace=False)
     return IncrementalAlterConfigsResponse(responses=tuple(answers))
 
 
-def _wish(resource: AlterConfigsResource) -> ResourceWish:
-    return ResourceWish(
+def _change_of(resource: AlterConfigsResource) -> ResourceConfigChange:
+    return ResourceConfigChange(
         resource.resource_type,
         resource.resource_name,
         tuple(ConfigChange(config.name, config.value, config.config_operation) for config in resource.configs),

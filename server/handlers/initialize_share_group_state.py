@@ -43,4 +43,4 @@ async def handle(ctx: Context, request: Request) -> InitializeShareGroupStateRes
 
 
 async def refused(ctx: Context, request: Request, _: KafkaError) -> InitializeShareGroupStateResponse:
-    return await _API.told_of_each(ctx, request, refusal(ResourceType.CLUSTER))
+    return await _API.refuse_each(ctx, request, refusal(ResourceType.CLUSTER))

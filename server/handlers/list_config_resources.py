@@ -27,7 +27,7 @@ async def handle(ctx: Context, request: Request) -> ListConfigResourcesResponse:
     body: ListConfigResourcesRequest = request.body
     time_slice = TimeSlice()
     wanted = (
-        set(await time_slice.once(body.resource_types))
+        set(await time_slice.distinct(body.resource_types))
         if request.version >= ALL_TYPES
         else {int(ConfigResourceType.CLIENT_METRICS)}
     )

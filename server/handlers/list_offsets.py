@@ -106,7 +106,7 @@ async def handle(ctx: Context, request: Request) -> ListOffsetsResponse:
     async for topic in time_slice.each(body.topics):
         partitions: list[ListOffsetsPartitionResponse] = []
         async for wanted, answer in time_slice.each(zip(topic.partitions, told, strict=False)):
-            partitions.append(_told(wanted.partition_index, answer, committed))
+            partitions.append(_partition_response(wanted.partition_index, answer, committed))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=as_array(partitions)))
     return ListOffsetsResponse(throttle_time_ms=0, topics=as_array(topics))
 
@@ -144,7 +144,7 @@ def _given_up(code: ErrorCode, answer: Answer | ErrorCode | Search) -> Answer | 
     return code if isinstance(answer, Search) else answer
 
 
-def _found(search: Search, committed: bool) -> Answer:
+def _search_result(search: Search, committed: bool) -> Answer:
     """Return the result of a search, unless it is not visible so far. Raises the search's error."""
     if isinstance(search.found, KafkaError):
         raise search.found
@@ -153,11 +153,13 @@ def _found(search: Search, committed: bool) -> Answer:
     return search.found
 
 
-def _told(partition_index: int, answer: Answer | ErrorCode | Search, committed: bool) -> ListOffsetsPartitionResponse:
+def _partition_response(
+    partition_index: int, answer: Answer | ErrorCode | Search, committed: bool
+) -> ListOffsetsPartitionResponse:
     if isinstance(answer, ErrorCode):
         return ListOffsetsPartitionResponse(partition_index=partition_index, error_code=answer)
     try:
-        timestamp, offset, epoch = _found(answer, committed) if isinstance(answer, Search) else answer
+        timestamp, offset, epoch = _search_result(answer, committed) if isinstance(answer, Search) else answer
     except KafkaError as error:
         return ListOffsetsPartitionResponse(partition_index=partition_index, error_code=error.code)
     return ListOffsetsPartitionResponse(

@@ -33,7 +33,7 @@ async def handle(ctx: Context, request: Request) -> ListPartitionReassignmentsRe
             async for index in time_slice.each(row.partition_indexes):
                 if (where := TopicPartition(row.name, index)) in under_way:
                     named.append(where)
-        wanted = list(await time_slice.once(named))
+        wanted = list(await time_slice.distinct(named))
     topics: defaultdict[str, list[OngoingPartitionReassignment]] = defaultdict(list)
     async for where in time_slice.each(wanted):
         partition = under_way.get(where)

@@ -46,7 +46,7 @@ async def handle(ctx: Context, request: Request) -> ListTransactionsResponse:
     found = await permitted(
         ctx, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, found, attrgetter("transactional_id"), time_slice
     )
-    unknown = await time_slice.once(body.state_filters)
+    unknown = await time_slice.distinct(body.state_filters)
     states = await time_slice.map(
         lambda one: TransactionState(
             transactional_id=one.transactional_id, producer_id=one.producer_id, transaction_state=one.state.title

@@ -26,7 +26,7 @@ from typing import TypeAlias, TypeVar
 
 import trio
 
-from ...protocol.connection import Kept, Request
+from ...protocol.connection import CachedResponse, Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.metadata import (
     MetadataRequest,
@@ -65,7 +65,7 @@ Operations: TypeAlias = Callable[[str], int] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptMetadata(MetadataResponse, Kept):
+class KeptMetadata(MetadataResponse, CachedResponse):
     """A cached response about many partitions. A copy with other fields has no bytes yet."""
 
     written: dict[int, bytes] = field(init=False, repr=False, compare=False, default_factory=dict)
@@ -128,7 +128,7 @@ async def _topics(ctx: Context, request: Request, everything: bool) -> list[Meta
         async for row in time_slice.each(body.topics or ()):
             key = _key(row, request.version)
             if key not in found:
-                found[key] = await _wanted(ctx, key, live, request.version, creating, operations, time_slice)
+                found[key] = await _describe_topic(ctx, key, live, request.version, creating, operations, time_slice)
         await creating.create()
         async for key, answer in time_slice.each(found.items()):
             topics.append(creating.answer(str(key), operations) if answer is None else answer)
@@ -189,7 +189,7 @@ def _key(row: MetadataRequestTopic, version: int) -> str | bytes:
     return row.name
 
 
-async def _wanted(
+async def _describe_topic(
     ctx: Context,
     key: str | bytes,
     live: list[int],
@@ -210,7 +210,7 @@ async def _wanted(
         return await _topic(ctx, topic, live, version, operations, time_slice)
     if isinstance(key, bytes):
         return _missing(None, key, ErrorCode.UNKNOWN_TOPIC_ID, NOT_ASKED)
-    await creating.want(key)
+    await creating.plan_creation(key)
     return None
 
 
@@ -234,7 +234,7 @@ class _Creating:
         self._codes: dict[str, ErrorCode] = {}
         """Errors by topic, other than UNKNOWN_TOPIC_OR_PARTITION."""
 
-    async def want(self, name: str) -> None:
+    async def plan_creation(self, name: str) -> None:
         """Plan a topic that is missing, not only hidden, for `create`, if that is allowed."""
         services = self._services
         if self._is_allowed and not self._may_create(name):

@@ -20,7 +20,7 @@ from ..groups.offset_commits import TopicCommit
 from ..groups.offset_table import Place
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
-from .committing import found_of, prepared_in_turns
+from .committing import found_of, prepare_cooperatively
 
 _FIRST_VERSION_WITH_IDS = 10
 
@@ -71,7 +71,7 @@ async def _commit(
     try:
         groups = ctx.services.coordinators.groups
         shard = await groups.route(ctx.node, body.group_id)
-        prepared = await prepared_in_turns(ctx, shard, body, commits)
+        prepared = await prepare_cooperatively(ctx, shard, body, commits)
         refused = groups.coordinator.commit(shard, body, version, prepared, ctx.services.clock.now_ms())
         await groups.settle(shard)
         return ErrorCode.NONE, refused

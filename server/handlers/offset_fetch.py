@@ -65,7 +65,7 @@ async def handle(ctx: Context, request: Request) -> OffsetFetchResponse:
         groups = []
         async for asked in time_slice.each(asked_groups.values()):
             error, topics = await _group(ctx, asked, version, body.require_stable, time_slice)
-            batched = await _each(topics, _batched_topic, time_slice)
+            batched = await _convert_topics(topics, _batched_topic, time_slice)
             groups.append(OffsetFetchResponseGroup(group_id=asked.group_id, error_code=error, topics=batched))
         return OffsetFetchResponse(groups=tuple(groups))
     asked_topics = body.topics
@@ -87,10 +87,10 @@ async def handle(ctx: Context, request: Request) -> OffsetFetchResponse:
         async for topic in time_slice.each(group.topics or ()):
             told = await time_slice.map(lambda index: Fetched(index, None, code), topic.partition_indexes)
             topics.append(TopicOffsets(topic.name, topic.topic_id, told))
-    return OffsetFetchResponse(error_code=error, topics=await _each(topics, _topic, time_slice))
+    return OffsetFetchResponse(error_code=error, topics=await _convert_topics(topics, _topic, time_slice))
 
 
-async def _each(
+async def _convert_topics(
     topics: list[TopicOffsets], told: Callable[[TopicOffsets, TimeSlice], Awaitable[Told]], time_slice: TimeSlice
 ) -> tuple[Told, ...]:
     """Convert all topics with `told`, which lets other tasks run only within topics with many partitions. Empties `topics`."""
@@ -124,7 +124,7 @@ async def _group(
                     AclOperation.DESCRIBE, ResourceType.TOPIC, name, is_attempt=False
                 ):
                     found.append(TopicOffsets(name, topic.id if topic is not None else ZERO_UUID, partitions))
-        places = await _once(asked.topics or (), time_slice)
+        places = await _distinct_partitions(asked.topics or (), time_slice)
         async for (name, topic_id), indexes in time_slice.each(places.items()):
             if by_id:
                 topic = known.by_id(topic_id)
@@ -153,13 +153,13 @@ async def _group(
     return ErrorCode.NONE, found
 
 
-async def _once(
+async def _distinct_partitions(
     topics: Iterable[OffsetFetchRequestTopics], time_slice: TimeSlice
 ) -> dict[tuple[str, bytes], dict[int, None]]:
     """Return the distinct partitions of each topic (name and id), in the order of the request."""
     found: dict[tuple[str, bytes], dict[int, None]] = {}
     async for topic in time_slice.each(topics):
-        found.setdefault((topic.name, topic.topic_id), {}).update(await time_slice.once(topic.partition_indexes))
+        found.setdefault((topic.name, topic.topic_id), {}).update(await time_slice.distinct(topic.partition_indexes))
     return found
 
 

@@ -135,7 +135,7 @@ def _answered(
             for partition in topic.partition_responses:
                 if partition.error_code:
                     raise ProtocolError(
-                        f"acks=0 produce to {_named(topic)}-{partition.index} failed with "
+                        f"acks=0 produce to {_topic_label(topic)}-{partition.index} failed with "
                         f"{ErrorCode(partition.error_code).name}: {partition.error_message}"
                     )
         return None
@@ -145,7 +145,7 @@ def _answered(
     )
 
 
-def _named(topic: TopicProduceData | TopicProduceResponse) -> str:
+def _topic_label(topic: TopicProduceData | TopicProduceResponse) -> str:
     """Return a topic's name or id, as its request has it."""
     return topic.name or topic.topic_id.hex()
 
@@ -204,7 +204,7 @@ async def _refused(body: ProduceRequest, error: KafkaError, time_slice: TimeSlic
     async for topic in time_slice.each(body.topic_data):
         partitions = await time_slice.map(
             lambda data: PartitionProduceResponse(
-                index=data.index, error_code=error.code, base_offset=-1, error_message=reasons.of(error)
+                index=data.index, error_code=error.code, base_offset=-1, error_message=reasons.message_of(error)
             ),
             topic.partition_data,
         )
@@ -314,7 +314,7 @@ class Appending:
         if done.last_offset >= log.high_watermark:  # `flush.messages`
             self.unflushed.append((response, log))
         elif not done.duplicate:
-            self._ctx.services.waits.moved(log)
+            self._ctx.services.waits.notify_moved(log)
         return response
 
     def _refused(self, index: int, log: Log | None, error: KafkaError) -> PartitionProduceResponse:
@@ -371,7 +371,7 @@ def refusal(index: int, log: Log | None, error: KafkaError, reasons: ErrorMessag
         error_code=error.code,
         base_offset=-1,
         log_start_offset=_log_start(log, error),
-        error_message=None if is_early and error.code is ErrorCode.INVALID_RECORD else reasons.of(error),
+        error_message=None if is_early and error.code is ErrorCode.INVALID_RECORD else reasons.message_of(error),
     )
 
 

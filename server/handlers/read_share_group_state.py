@@ -46,4 +46,4 @@ async def handle(ctx: Context, request: Request) -> ReadShareGroupStateResponse:
 
 
 async def refused(ctx: Context, request: Request, _: KafkaError) -> ReadShareGroupStateResponse:
-    return await _API.told_of_each(ctx, request, refusal(ResourceType.CLUSTER))
+    return await _API.refuse_each(ctx, request, refusal(ResourceType.CLUSTER))

@@ -49,4 +49,4 @@ async def handle(ctx: Context, request: Request) -> ReadShareGroupStateSummaryRe
 
 
 async def refused(ctx: Context, request: Request, _: KafkaError) -> ReadShareGroupStateSummaryResponse:
-    return await _API.told_of_each(ctx, request, refusal(ResourceType.CLUSTER))
+    return await _API.refuse_each(ctx, request, refusal(ResourceType.CLUSTER))

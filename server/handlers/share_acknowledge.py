@@ -22,7 +22,7 @@ from ...protocol.messages.share_acknowledge import (
 from ...protocol.messages.share_fetch import NodeEndpoint
 from ..services.context import Context
 from ..sharing.share_sessions import FINAL_EPOCH, SharedPartition
-from .share_sessions import Acknowledging, Leaders, checked
+from .share_sessions import Acknowledging, CurrentLeaders, checked
 
 
 async def handle(ctx: Context, request: Request) -> ShareAcknowledgeResponse:
@@ -38,7 +38,7 @@ async def handle(ctx: Context, request: Request) -> ShareAcknowledgeResponse:
     if body.share_session_epoch == FINAL_EPOCH:
         await shares.end_session(ctx.node.node_id, session)
     await acknowledging.settle()
-    leaders, time_slice = Leaders(ctx), ctx.time_slice
+    leaders, time_slice = CurrentLeaders(ctx), ctx.time_slice
     topics: dict[bytes, list[PartitionData]] = {}
     async for place, refused in time_slice.each(acknowledging.answers.items()):
         topics.setdefault(place.topic_id, []).append(_row(place, refused, leaders))
@@ -52,8 +52,8 @@ async def handle(ctx: Context, request: Request) -> ShareAcknowledgeResponse:
     )
 
 
-def _row(place: SharedPartition, error: KafkaError | None, leaders: Leaders) -> PartitionData:
-    current = leaders.of(place, error)
+def _row(place: SharedPartition, error: KafkaError | None, leaders: CurrentLeaders) -> PartitionData:
+    current = leaders.leader_of(place, error)
     return PartitionData(
         partition_index=place.partition,
         error_code=ErrorCode.NONE if error is None else error.code,

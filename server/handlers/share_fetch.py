@@ -37,24 +37,24 @@ from ...protocol.messages.share_fetch import (
     ShareFetchResponse,
 )
 from ...storage.disk.files import WouldWaitError
-from ..runtime.threads import TRIES_MAX, bring
+from ..runtime.threads import TRIES_MAX, load_cold
 from ..runtime.time_slices import run_cooperatively
 from ..services.context import Context
-from ..sharing.acquiring import AcquireWish
-from ..sharing.beginning import Led
+from ..sharing.acquiring import AcquireRequest
+from ..sharing.fetching import NOTHING, AcquiredSlice, OfferedRecords, acquire_offered, offer
 from ..sharing.leaders import ShareLeaders, Visitor
+from ..sharing.loading import LeadSharePartition
 from ..sharing.share_partition import SharePartition
 from ..sharing.share_records import SharePartitionKey
 from ..sharing.share_sessions import FINAL_EPOCH, FULL_EPOCH, SessionKey, SharedPartition, ShareSession
-from ..sharing.taking import NOTHING, Offered, Taken, offered, take
 from .fetch import wait_for
 from .routing import led_partition
-from .share_sessions import RENEWALS_SINCE, Acknowledging, Leaders, checked, known
+from .share_sessions import RENEWALS_SINCE, Acknowledging, CurrentLeaders, checked, find_partition
 
 _BATCH_OPTIMIZED, _RECORD_LIMIT = 0, 1
 _MODES_SINCE = 2
 
-_Work: TypeAlias = Callable[[SharePartition, bool], Offered | Taken]
+_Work: TypeAlias = Callable[[SharePartition, bool], OfferedRecords | AcquiredSlice]
 """Work on a share partition and its log; the flag says whether it must not wait for the disk."""
 
 
@@ -74,7 +74,7 @@ async def handle(ctx: Context, request: Request) -> ShareFetchResponse:
     if epoch != FULL_EPOCH and await _acknowledges(ctx, body):
         await acknowledging.run()
     rows: dict[SharedPartition, PartitionData] = {}
-    leaders = Leaders(ctx)
+    leaders = CurrentLeaders(ctx)
     if epoch != FINAL_EPOCH and not (request.version >= RENEWALS_SINCE and body.is_renew_ack):
         fetching = _Fetching(ctx, request, session, shares, leaders)
         try:
@@ -83,7 +83,7 @@ async def handle(ctx: Context, request: Request) -> ShareFetchResponse:
             return ShareFetchResponse(error_code=error.code)
         async for place, row in ctx.time_slice.each(found.items()):
             has_records, has_error = bool(row.acquired_records), row.error_code != ErrorCode.NONE
-            if session.must_tell(place, has_records=has_records, has_error=has_error) or epoch == FULL_EPOCH:
+            if session.needs_row(place, has_records=has_records, has_error=has_error) or epoch == FULL_EPOCH:
                 rows[place] = row
     if epoch == FINAL_EPOCH:
         await shares.end_session(ctx.node.node_id, session)
@@ -158,7 +158,7 @@ def _rotated(places: list[SharedPartition], epoch: int) -> list[SharedPartition]
 
 
 @dataclass(slots=True)
-class _Look:
+class _Scan:
     """Result of one scan of all partitions.
 
     Attributes:
@@ -167,8 +167,8 @@ class _Look:
         is_due: Whether one of them is read in an older segment: a wait does not give it more records.
     """
 
-    offers: dict[SharedPartition, Offered] = field(default_factory=dict)
-    full: list[Led] = field(default_factory=list)
+    offers: dict[SharedPartition, OfferedRecords] = field(default_factory=dict)
+    full: list[LeadSharePartition] = field(default_factory=list)
     size_bytes: int = 0
     is_due: bool = False
 
@@ -177,7 +177,7 @@ class _Fetching:
     """One fetch: the records for a member in the partitions of its session."""
 
     def __init__(
-        self, ctx: Context, request: Request, session: ShareSession, shares: ShareLeaders, leaders: Leaders
+        self, ctx: Context, request: Request, session: ShareSession, shares: ShareLeaders, leaders: CurrentLeaders
     ) -> None:
         body: ShareFetchRequest = request.body
         config = shares.config_of(session.key.group_id)
@@ -190,7 +190,7 @@ class _Fetching:
         self._committed = config.reads_committed
         self._max_bytes = min(body.max_bytes, ctx.services.config.current.fetch_max_bytes)
         self._min_bytes = min(body.min_bytes, self._max_bytes)
-        self._led: dict[SharedPartition, Led] = {}
+        self._led: dict[SharedPartition, LeadSharePartition] = {}
         self._rows: dict[SharedPartition, PartitionData] = {}
 
     async def run(self, places: list[SharedPartition]) -> dict[SharedPartition, PartitionData]:
@@ -205,23 +205,23 @@ class _Fetching:
         is_for_nothing = self._body.max_records <= 0 or self._max_bytes <= 0 or not has_mode
         async for place in time_slice.each(places):
             try:
-                known(ctx, place)
+                find_partition(ctx, place)
                 if not is_for_nothing:
                     key = SharePartitionKey(self._session.key.group_id, *place)
-                    self._led[place] = self._shares.begun(key, led_partition(ctx, *place))
+                    self._led[place] = self._shares.get_or_load(key, led_partition(ctx, *place))
             except KafkaError as error:
                 self._refuse(place, error)
         if not has_mode and len(self._rows) < len(places):
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         deadline_s = trio.current_time() + self._body.max_wait_ms / 1000
         while self._led:
-            look = await self._look_and_wait(deadline_s)
+            look = await self._scan_and_wait(deadline_s)
             if look is not None:
-                await self._take_all(look)
+                await self._acquire_all(look)
                 break
         return self._rows
 
-    async def _look_and_wait(self, deadline_s: float) -> _Look | None:
+    async def _scan_and_wait(self, deadline_s: float) -> _Scan | None:
         """Return the scan if it is time to answer; else None, after an event that ends the wait."""
         ctx, time_slice, waits = self._ctx, self._ctx.time_slice, self._ctx.services.waits
         changes = waits.changes
@@ -231,7 +231,7 @@ class _Fetching:
                 # Before the scan, so that no event during it is missed.
                 async for led in time_slice.each(asked):
                     led.waiters.add(waiter)
-                look = await self._look()
+                look = await self._scan()
                 is_enough = look.offers and (look.is_due or look.size_bytes >= self._min_bytes)
                 is_over = trio.current_time() >= deadline_s or ctx.services.cluster.is_stopping
                 if is_enough or is_over or not self._led:
@@ -249,8 +249,8 @@ class _Fetching:
                 for led in asked:
                     led.waiters.discard(waiter)
 
-    async def _look(self) -> _Look:
-        look = _Look()
+    async def _scan(self) -> _Scan:
+        look = _Scan()
         async for place, led in self._ctx.time_slice.each([*self._led.items()]):
             try:
                 share = self._share(led)
@@ -259,7 +259,7 @@ class _Fetching:
                 if not share.has_room():
                     look.full.append(led)
                     continue
-                found = await self._offered(led, self._max_bytes, first=not look.size_bytes)
+                found = await self._await_offer(led, self._max_bytes, first=not look.size_bytes)
             except KafkaError as error:
                 del self._led[place]
                 self._refuse(place, error)
@@ -270,30 +270,32 @@ class _Fetching:
             look.is_due |= start.offset < end.offset and start.segment_base_offset != end.segment_base_offset
         return look
 
-    def _share(self, led: Led) -> SharePartition | None:
+    def _share(self, led: LeadSharePartition) -> SharePartition | None:
         """Return the share partition; None while its state is being read. Raises KafkaError if it is unavailable."""
         self._shares.check(led)
         return self._shares.share_of(led)
 
-    async def _offered(self, led: Led, max_bytes: int, *, first: bool) -> Offered:
+    async def _await_offer(self, led: LeadSharePartition, max_bytes: int, *, first: bool) -> OfferedRecords:
         taken = await self._at_disk(led, lambda share, at_once: self._offer(led, share, max_bytes, first, at_once))
-        assert isinstance(taken, Offered)
+        assert isinstance(taken, OfferedRecords)
         return taken
 
-    def _offer(self, led: Led, share: SharePartition, max_bytes: int, first: bool, at_once: bool) -> Offered:
+    def _offer(
+        self, led: LeadSharePartition, share: SharePartition, max_bytes: int, first: bool, at_once: bool
+    ) -> OfferedRecords:
         log = led.partition.log
-        return offered(log, share, max_bytes, first=first, committed=self._committed, at_once=at_once)
+        return offer(log, share, max_bytes, first=first, committed=self._committed, at_once=at_once)
 
-    async def _take_all(self, look: _Look) -> None:
+    async def _acquire_all(self, look: _Scan) -> None:
         """Acquire the member's records from each partition; the first one with records gives a batch of any size."""
         left_records, left_bytes = self._body.max_records, self._max_bytes
         part_bytes = max(self._max_bytes // max(len(look.offers), 1), 1)
         mode, member_id = self._body.share_acquire_mode, self._session.key.member_id
         async for place in self._ctx.time_slice.each(look.offers):
             led = self._led[place]
-            wish = AcquireWish(member_id, left_records, self._body.batch_size, mode == _RECORD_LIMIT)
+            wish = AcquireRequest(member_id, left_records, self._body.batch_size, mode == _RECORD_LIMIT)
             try:
-                taken = await self._taken(led, wish, min(part_bytes, left_bytes), left_bytes == self._max_bytes)
+                taken = await self._acquire(led, wish, min(part_bytes, left_bytes), left_bytes == self._max_bytes)
             except KafkaError as error:
                 self._refuse(place, error)
                 continue
@@ -309,8 +311,10 @@ class _Fetching:
                 partition_index=place.partition, records=taken.records or b"", acquired_records=acquired
             )
 
-    async def _taken(self, led: Led, wish: AcquireWish, max_bytes: int, first: bool) -> Taken:
-        def acquire(share: SharePartition, at_once: bool) -> Taken:
+    async def _acquire(
+        self, led: LeadSharePartition, wish: AcquireRequest, max_bytes: int, first: bool
+    ) -> AcquiredSlice:
+        def acquire(share: SharePartition, at_once: bool) -> AcquiredSlice:
             # The member may have begun another session, on another connection: it would never get this response.
             if not self._shares.sessions[self._ctx.node.node_id].has(self._session):
                 return NOTHING
@@ -318,15 +322,17 @@ class _Fetching:
                 return NOTHING  # Other members were faster.
             found = self._offer(led, share, max_bytes, first, at_once)
             elapsed_ms = self._ctx.services.clock.elapsed_ms()
-            carry_out = partial(self._shares.carry_out_anyway, led)
-            return take(share, found, wish, elapsed_ms, carry_out, committed=self._committed, at_once=at_once)
+            carry_out = partial(self._shares.commit_unrequested, led)
+            return acquire_offered(
+                share, found, wish, elapsed_ms, carry_out, committed=self._committed, at_once=at_once
+            )
 
         taken = await self._at_disk(led, acquire)
-        assert isinstance(taken, Taken)
+        assert isinstance(taken, AcquiredSlice)
         self._shares.locks_changed(led)
         return taken
 
-    async def _at_disk(self, led: Led, work: _Work) -> Offered | Taken:
+    async def _at_disk(self, led: LeadSharePartition, work: _Work) -> OfferedRecords | AcquiredSlice:
         """Run `work`, during which no other task runs; data that it needs from the disk is loaded first."""
         for tries in range(TRIES_MAX + 1):
             share = self._share(led)
@@ -334,12 +340,12 @@ class _Fetching:
             try:
                 return work(share, tries < TRIES_MAX)
             except WouldWaitError as cold:
-                await bring(cold, led.partition.log)
+                await load_cold(cold, led.partition.log)
         raise AssertionError("waiting for the disk")
 
     def _refuse(self, place: SharedPartition, error: KafkaError) -> None:
         """Note an error, without a message, as in Apache Kafka."""
-        current = self._leaders.of(place, error)
+        current = self._leaders.leader_of(place, error)
         self._rows[place] = PartitionData(
             partition_index=place.partition,
             error_code=error.code,

@@ -111,9 +111,9 @@ class StateApi(NamedTuple, Generic[Response]):
         if not request.body.group_id:
             return self.response()
         message = f"Unable to {self.to}: This is not the correct coordinator."
-        return await self.told_of_each(ctx, request, KafkaError(ErrorCode.NOT_COORDINATOR, message))
+        return await self.refuse_each(ctx, request, KafkaError(ErrorCode.NOT_COORDINATOR, message))
 
-    async def told_of_each(self, ctx: Context, request: Request, error: KafkaError) -> Response:
+    async def refuse_each(self, ctx: Context, request: Request, error: KafkaError) -> Response:
         """Return the error once for each partition that is named; topics without partitions are left out, as in Apache
         Kafka."""
         named: dict[bytes, dict[int, None]] = {}

@@ -12,8 +12,8 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ..partitions.topics import Partition
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
-from ..sharing.acknowledging import GAP, REJECT, RENEW, Acknowledgement, acknowledge, say_twice
-from ..sharing.beginning import STATE_RETRY_MS, STATE_TRIES, Led
+from ..sharing.acknowledging import GAP, REJECT, RENEW, Acknowledgement, acknowledge, repeats_last
+from ..sharing.loading import STATE_RETRY_MS, STATE_TRIES, LeadSharePartition
 from ..sharing.share_partition import RUNS_AT_ONCE, Update
 from ..sharing.share_records import SharePartitionKey
 from ..sharing.share_sessions import SessionKey, SharedPartition
@@ -40,7 +40,7 @@ def checked(ctx: Context, body: Any) -> SessionKey:
     return SessionKey(body.group_id, body.member_id)
 
 
-def known(ctx: Context, place: SharedPartition) -> Partition:
+def find_partition(ctx: Context, place: SharedPartition) -> Partition:
     """Return the partition, regardless of its leader.
 
     Raises:
@@ -57,13 +57,13 @@ def known(ctx: Context, place: SharedPartition) -> Partition:
 
 
 @dataclass(slots=True)
-class Leaders:
+class CurrentLeaders:
     """Leaders of partitions that other nodes lead, for the response."""
 
     ctx: Context
     node_ids: set[int] = field(default_factory=set)
 
-    def of(self, place: SharedPartition, error: KafkaError | None) -> tuple[int, int] | None:
+    def leader_of(self, place: SharedPartition, error: KafkaError | None) -> tuple[int, int] | None:
         """Return leader and epoch, if the response must have them."""
         if error is None or error.code not in _MOVED:
             return None
@@ -97,7 +97,7 @@ class Acknowledging:
         self._type_max = RENEW if request.version >= RENEWALS_SINCE else REJECT
         self._renews = request.version >= RENEWALS_SINCE and body.is_renew_ack
         self._topics = body.topics
-        self._written: dict[SharedPartition, Led] = {}
+        self._written: dict[SharedPartition, LeadSharePartition] = {}
         self._tries_left = STATE_TRIES
         self.answers: dict[SharedPartition, KafkaError | None] = {}
 
@@ -113,7 +113,7 @@ class Acknowledging:
         async for place, row in time_slice.each(rows.items()):
             try:
                 await self._check(place, row.acknowledgement_batches)
-                known(self._ctx, place)
+                find_partition(self._ctx, place)
             except KafkaError as error:
                 self.answers[place] = error.with_traceback(None)
                 continue
@@ -132,7 +132,7 @@ class Acknowledging:
         time_slice = self._ctx.time_slice
         async for place, led in time_slice.each(self._written.items()):
             try:
-                await self._leaders.settled(led)
+                await self._leaders.settle(led)
             except KafkaError as error:
                 self.answers[place] = error.with_traceback(None)
         time_slice.begin()
@@ -178,9 +178,9 @@ class Acknowledging:
         try:
             # All or nothing: if it takes several time slices, all are checked before any is applied.
             if len(pieces) == 1:
-                update, rest = self._meant(led, pieces[0])
+                update, rest = self._compute_update(led, pieces[0])
                 if not rest:
-                    self._carry_out(place, led, update)
+                    self._commit(place, led, update)
                     return None
                 await time_slice.next()
             self._check_seams(led, pieces)
@@ -190,14 +190,16 @@ class Acknowledging:
                     while rest:
                         if time_slice.is_over():
                             await time_slice.next()
-                        update, rest = self._meant(led, rest)
+                        update, rest = self._compute_update(led, rest)
                         if is_done:
-                            self._carry_out(place, led, update)
+                            self._commit(place, led, update)
         except KafkaError as error:
             return error.with_traceback(None)
         return None
 
-    def _meant(self, led: Led, piece: list[Acknowledgement]) -> tuple[Update, list[Acknowledgement]]:
+    def _compute_update(
+        self, led: LeadSharePartition, piece: list[Acknowledgement]
+    ) -> tuple[Update, list[Acknowledgement]]:
         """Call `acknowledge`; raises KafkaError also if the share partition is unavailable."""
         self._leaders.check(led)
         share = self._leaders.share_of(led)
@@ -206,14 +208,14 @@ class Acknowledging:
         elapsed_ms = self._ctx.services.clock.elapsed_ms()
         return acknowledge(share, self._whose.member_id, piece, elapsed_ms, RUNS_AT_ONCE)
 
-    def _check_seams(self, led: Led, pieces: list[list[Acknowledgement]]) -> None:
+    def _check_seams(self, led: LeadSharePartition, pieces: list[list[Acknowledgement]]) -> None:
         """Raise INVALID_RECORD_STATE if a piece begins with an offset that the piece before it has acknowledged for good."""
         share = self._leaders.share_of(led)
-        if share is not None and any(say_twice(share, one[-1], behind[0]) for one, behind in pairwise(pieces)):
+        if share is not None and any(repeats_last(share, one[-1], behind[0]) for one, behind in pairwise(pieces)):
             raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "Acknowledgement batches overlap.")
 
-    def _carry_out(self, place: SharedPartition, led: Led, update: Update) -> None:
-        self._leaders.carry_out(led, update)
+    def _commit(self, place: SharedPartition, led: LeadSharePartition, update: Update) -> None:
+        self._leaders.commit(led, update)
         self._written[place] = led
 
 

@@ -55,7 +55,7 @@ def handle(ctx: Context, request: Request) -> Any:
     caller = Caller(request.client_id or "", f"/{ctx.client.client_host}", request.version, None)
     before = None if body.topology is None else partial(_check_topics, ctx, body.topology)
     work = partial(_heartbeat, groups.coordinator, body, caller, ctx.services.clock.now_ms)
-    return CoordinatorCall(ctx, groups, body.group_id, work, _refused, before, partial(_told, ctx)).carry_out()
+    return CoordinatorCall(ctx, groups, body.group_id, work, _refused, before, partial(_make_response, ctx)).run()
 
 
 def _heartbeat(
@@ -78,7 +78,7 @@ def _refused(error: KafkaError) -> StreamsGroupHeartbeatResponse:
     return StreamsGroupHeartbeatResponse(error_code=error.code, error_message=message)
 
 
-def _told(ctx: Context, heard: HeartbeatResult) -> Any:
+def _make_response(ctx: Context, heard: HeartbeatResult) -> Any:
     return _with_topics(ctx, heard, heard.response) if heard.missing else heard.response
 
 

@@ -34,7 +34,7 @@ async def handle(ctx: Context, request: Request) -> SyncGroupResponse:
         check(ctx, AclOperation.READ, ResourceType.GROUP, body.group_id)
         shard = await groups.route(ctx.node, body.group_id)
         if len(body.assignments) > ASSIGNMENTS_AT_ONCE:
-            body = await _of_members(body, groups.coordinator.member_ids(shard, body.group_id), ctx.time_slice)
+            body = await _with_members_only(body, groups.coordinator.member_ids(shard, body.group_id), ctx.time_slice)
         groups.coordinator.sync(shard, body, ctx.services.clock.now_ms(), answer)
         response = await answer.wait(ctx.client)
         await groups.settle(shard)
@@ -43,7 +43,9 @@ async def handle(ctx: Context, request: Request) -> SyncGroupResponse:
     return response
 
 
-async def _of_members(body: SyncGroupRequest, member_ids: Collection[str], time_slice: TimeSlice) -> SyncGroupRequest:
+async def _with_members_only(
+    body: SyncGroupRequest, member_ids: Collection[str], time_slice: TimeSlice
+) -> SyncGroupRequest:
     """Return the request with the assignments of members only, one each: the last. A member that joins during this begins
     another generation, for which the request is of no use."""
     found: dict[str, SyncGroupRequestAssignment] = {}

@@ -68,13 +68,13 @@ def layers(
         concerned |= {METADATA_KEY, *STRICT_SINCE}
     if REQUEST_PERCENTAGE in keys:
         concerned |= APIS.keys() - {WRITE_TXN_MARKERS_KEY}
-    return {key: partial(around, quotas, timer, key) for key in concerned}
+    return {key: partial(wrap_with_quotas, quotas, timer, key) for key in concerned}
 
 
-def around(quotas: ClientQuotas, timer: Timer, key: int, handler: Handler) -> Handler:
+def wrap_with_quotas(quotas: ClientQuotas, timer: Timer, key: int, handler: Handler) -> Handler:
     """Wrap a handler with the quotas."""
     kinds = {PRODUCE_KEY: _produce, FETCH_KEY: _fetch, SHARE_FETCH_KEY: _share_fetch}
-    kind = kinds.get(key, _mutate if key in STRICT_SINCE else _other)
+    kind = kinds.get(key, _mutate if key in STRICT_SINCE else _handle_other)
     is_making_topics = key == METADATA_KEY
 
     async def handle(ctx: Context, request: Request) -> Any:
@@ -111,7 +111,7 @@ class _MetQuota:
         self._timer = timer
         self._spent_ns = 0
 
-    async def carried_out(self, handler: Handler, ctx: Context, request: Request) -> Any:
+    async def call_handler(self, handler: Handler, ctx: Context, request: Request) -> Any:
         """Call the handler, and measure its time."""
         if self.quotas.limit(REQUEST_PERCENTAGE, self.client) is None:
             return await finished(handler(ctx, request))
@@ -129,15 +129,15 @@ Outcome = tuple[Any, dict[str, int]]
 """The response, and the delays in ms by quota."""
 
 
-async def _other(met: _MetQuota, handler: Handler) -> Outcome:
-    answer = await met.carried_out(handler, met.ctx, met.request)
+async def _handle_other(met: _MetQuota, handler: Handler) -> Outcome:
+    answer = await met.call_handler(handler, met.ctx, met.request)
     return answer, met.time_waits()
 
 
 async def _produce(met: _MetQuota, handler: Handler) -> Outcome:
     request = met.request
     size_bytes, is_answered = request.size_bytes, request.body.acks != 0
-    answer = await met.carried_out(handler, met.ctx, request)
+    answer = await met.call_handler(handler, met.ctx, request)
     waits = {PRODUCER_BYTE_RATE: met.quotas.use(PRODUCER_BYTE_RATE, met.client, size_bytes)}
     return answer, waits | (met.time_waits() if is_answered else {})
 
@@ -146,7 +146,7 @@ async def _mutate(met: _MetQuota, handler: Handler) -> Outcome:
     request = met.request
     strict = request.version >= STRICT_SINCE[request.api.key]
     mutations = met.quotas.mutations(met.client, strict=strict)
-    answer = await met.carried_out(handler, replace(met.ctx, mutations=mutations), request)
+    answer = await met.call_handler(handler, replace(met.ctx, mutations=mutations), request)
     waits = {} if mutations is None else {CONTROLLER_MUTATION_RATE: mutations.throttle_ms}
     return answer, waits | met.time_waits()
 
@@ -163,7 +163,7 @@ async def _share_fetch(met: _MetQuota, handler: Handler) -> Outcome:
     quotas, client = met.quotas, met.client
     most_bytes = quotas.bytes_without_throttling(client, CONSUMER_BYTE_RATE)
     request = _bounded(met.request, most_bytes)
-    answer: ShareFetchResponse = await met.carried_out(handler, met.ctx, request)
+    answer: ShareFetchResponse = await met.call_handler(handler, met.ctx, request)
     waits = met.time_waits()
     if most_bytes is not None:
         size_bytes = await _size_bytes(met.ctx, request, answer)
@@ -175,7 +175,7 @@ async def _fetch(met: _MetQuota, handler: Handler) -> Outcome:
     quotas, client = met.quotas, met.client
     most_bytes = quotas.bytes_without_throttling(client, CONSUMER_BYTE_RATE)
     request = _bounded(met.request, most_bytes)
-    answer: FetchResponse = await met.carried_out(handler, met.ctx, request)
+    answer: FetchResponse = await met.call_handler(handler, met.ctx, request)
     waits = met.time_waits()
     if most_bytes is not None:
         size_bytes = await _size_bytes(met.ctx, request, answer)
@@ -196,7 +196,7 @@ async def _emptied(ctx: Context, request: Request, answer: FetchResponse) -> Fet
     elif session_id != NO_SESSION:
         async for topic in ctx.time_slice.each(answer.responses):
             name = topic.topic_id if request.version >= TOPIC_IDS else topic.topic
-            sessions.untell(body, [(name, data.partition_index) for data in topic.partitions])
+            sessions.retract(body, [(name, data.partition_index) for data in topic.partitions])
     return FetchResponse(error_code=answer.error_code, session_id=session_id, responses=())
 
 

@@ -28,7 +28,7 @@ from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from ..transactions.verification import Verification, transaction_support_of
-from .committing import found_of, prepared_in_turns
+from .committing import found_of, prepare_cooperatively
 
 # First versions whose clients handle COORDINATOR_LOAD_IN_PROGRESS, understand TRANSACTION_ABORTABLE, and that add the partition
 # to the transaction.
@@ -108,7 +108,7 @@ async def _commit(
             {partition: _NO_SEQUENCE},
         )
         while True:
-            prepared = await prepared_in_turns(ctx, shard, body, commits)
+            prepared = await prepare_cooperatively(ctx, shard, body, commits)
             # No other task runs before the append.
             await verification.check(partition)
             if groups.coordinator.is_current(prepared):

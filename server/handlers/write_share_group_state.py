@@ -58,4 +58,4 @@ async def handle(ctx: Context, request: Request) -> WriteShareGroupStateResponse
 
 
 async def refused(ctx: Context, request: Request, _: KafkaError) -> WriteShareGroupStateResponse:
-    return await _API.told_of_each(ctx, request, refusal(ResourceType.CLUSTER))
+    return await _API.refuse_each(ctx, request, refusal(ResourceType.CLUSTER))

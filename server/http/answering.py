@@ -93,14 +93,14 @@ class Answering:
             return await call.function(supervisor, request)
         ended: trio.Event | None = None
 
-        async def in_a_life(_: Broker) -> object:
+        async def call_in_run(_: Broker) -> object:
             nonlocal ended
             ended = supervisor.ended
             answer: object = await call.function(supervisor, request)
             return answer
 
         try:
-            return await supervisor.call(in_a_life)
+            return await supervisor.call(call_in_run)
         except RunEndedError:
             raise
         except Exception as error:

@@ -64,7 +64,7 @@ def call_of(operation: Operation) -> Call[Any, Any]:
 
     Its parameters, except the broker, are the fields of the request; or its only parameter is the request.
 
-    An operation on the lives of a broker, not on the present one, is answered at any time.
+    An operation on the runs of a broker, not on the present one, is answered at any time.
     """
     function, said = operation.function, operation.descriptions
     hints = get_type_hints(function, include_extras=True)
@@ -82,7 +82,7 @@ def call_of(operation: Operation) -> Call[Any, Any]:
         )
     )
 
-    async def carry_out(supervisor: Supervisor, fields: Any) -> Any:
+    async def perform(supervisor: Supervisor, fields: Any) -> Any:
         given = {each.name: fields if is_whole else getattr(fields, each.name) for each in parameters}
         done = function(supervisor if is_of_supervisor else supervisor.broker, **given)
         return await done if inspect.isawaitable(done) else done
@@ -93,7 +93,7 @@ def call_of(operation: Operation) -> Call[Any, Any]:
         operation.summary,
         request,
         hints["return"],
-        carry_out,
+        perform,
         operation.statuses,
         operation.only_waits,
         any_time=is_of_supervisor,

@@ -40,7 +40,7 @@ class HttpRequest(NamedTuple):
     body: bytes
 
 
-class AskedPage(NamedTuple):
+class PageRequest(NamedTuple):
     """A request for a page of `..page`, or for a file that a page loads."""
 
     path: str
@@ -48,7 +48,7 @@ class AskedPage(NamedTuple):
     headers: Mapping[str, str]
 
     @classmethod
-    def of(cls, method: str, target: str, headers: Mapping[str, str]) -> AskedPage | None:
+    def from_request(cls, method: str, target: str, headers: Mapping[str, str]) -> PageRequest | None:
         """Return the request if it is for a page, else None.
 
         HttpRefusal 400: `target` is not a path, or its query is too long.
@@ -157,7 +157,7 @@ class HttpConversation:
         self._access.check_token(headers)
         self._timeout_s = REQUEST_TIMEOUT_S
 
-    async def _request(self) -> HttpRequest | AskedPage | None:
+    async def _request(self) -> HttpRequest | PageRequest | None:
         """Return the next request: its call or page, and its body; None at the connection's end.
 
         Raises:
@@ -172,7 +172,7 @@ class HttpConversation:
         self._wants_no_body = method == "HEAD"
         self._access.check_page(headers)
         target = request.target.decode("ascii", "replace")
-        if self._pages is not None and (asked := AskedPage.of(method, target, headers)) is not None:
+        if self._pages is not None and (asked := PageRequest.from_request(method, target, headers)) is not None:
             if asked.is_login:
                 self._check_token(headers)
             elif self._access.may_read(headers):
@@ -208,7 +208,7 @@ class HttpConversation:
                 raise HttpRefusal(413, f"expected a body of at most {BODY_BYTES_MAX} bytes")
         return bytes(body) if isinstance(event, h11.EndOfMessage) else None
 
-    async def _answer(self, asked: HttpRequest | AskedPage) -> Reply | None:
+    async def _answer(self, asked: HttpRequest | PageRequest) -> Reply | None:
         """Return the reply; None if the client has disconnected, or if a watched page was sent."""
         if isinstance(asked, HttpRequest) and not asked.route.call.only_waits:
             return await self._answering.answer(*asked)
@@ -226,7 +226,7 @@ class HttpConversation:
             self.standing = None
         return reply
 
-    async def _page(self, asked: AskedPage) -> Reply | None:
+    async def _page(self, asked: PageRequest) -> Reply | None:
         """Return a page; None after a watched page whose client has disconnected."""
         pages, access = self._pages, self._access
         assert pages is not None

@@ -174,7 +174,9 @@ def _tuple(kinds: tuple[Any, ...], found: Any, where: str) -> tuple[Any, ...]:
 def _one_of(names: Any, found: Any, where: str) -> Any:
     if not isinstance(found, str) or found not in names:
         hint = did_you_mean(found, names) if isinstance(found, str) else ""
-        raise ControlError(Kind.INVALID, f"{where}: expected one of {', '.join(names)}, found {shown(found)}{hint}")
+        raise ControlError(
+            Kind.INVALID, f"{where}: expected one of {', '.join(names)}, found {describe_value(found)}{hint}"
+        )
     return names[found] if isinstance(names, dict) else found
 
 
@@ -277,10 +279,10 @@ def _expected(kind: Any, marks: tuple[Any, ...]) -> str:
 
 
 def _wrong(where: str, expected: str, found: Any) -> ControlError:
-    return ControlError(Kind.INVALID, f"{where or 'body'}: expected {expected}, found {shown(found)}")
+    return ControlError(Kind.INVALID, f"{where or 'body'}: expected {expected}, found {describe_value(found)}")
 
 
-def shown(found: object) -> str:
+def describe_value(found: object) -> str:
     """Return a received value in at most a hundred characters."""
     return reprlib.repr(found)[:100]
 
@@ -290,10 +292,10 @@ Json = Any
 
 def encoded(answer: object) -> bytes:
     """Return a response as JSON, for a worker thread. Unlike the encoder in C, this lets other threads run."""
-    return "".join(json.JSONEncoder(allow_nan=False).iterencode(plain(answer))).encode() + b"\n"
+    return "".join(json.JSONEncoder(allow_nan=False).iterencode(json_form(answer))).encode() + b"\n"
 
 
-def plain(value: Any) -> Json:
+def json_form(value: Any) -> Json:
     """Return the JSON form of a value.
 
     Dataclasses and named tuples become objects, enumerations texts, bytes base64, and infinite numbers and NaN null.
@@ -309,13 +311,13 @@ def plain(value: Any) -> Json:
     if isinstance(value, Enum):
         return spelt(value)
     if (names := _names(kind)) is not None:
-        return {name: plain(getattr(value, name)) for name in names}
+        return {name: json_form(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
-        return {spelt(key) if isinstance(key, Enum) else str(key): plain(each) for key, each in value.items()}
+        return {spelt(key) if isinstance(key, Enum) else str(key): json_form(each) for key, each in value.items()}
     if isinstance(value, Iterable) and not isinstance(value, str):
-        return [plain(each) for each in value]
+        return [json_form(each) for each in value]
     if isinstance(value, int | float | str):  # an instance of a subclass
-        return plain(_base(value)(value))
+        return json_form(_base(value)(value))
     raise TypeError(f"type {type(value).__name__} is not supported in responses")
 
 

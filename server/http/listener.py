@@ -82,7 +82,7 @@ class AdminHttp:
         log.info("admin HTTP listener on %s", self.address)
         listening = [trio.SocketListener(trio.socket.from_stdlib_socket(sock)) for sock in self._listener.sockets]
         answering, pages = Answering(supervisor, CallTable()), Pages(supervisor, self._access.page_token)
-        with log_tail.kept():
+        with log_tail.keep_lines():
             await trio.serve_listeners(partial(self._serve, answering, pages), listening)
 
     async def _serve(self, answering: Answering, pages: Pages, stream: trio.abc.Stream) -> None:

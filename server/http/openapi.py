@@ -16,7 +16,7 @@ from ..control.broker_state import version
 from ..control.operation import INT64_MAX, Length, Matches, Range
 from .call import JSON_TYPE, Call, Text
 from .fields import HttpField, doc_of, docs_of, fields_of, is_object, stripped
-from .json_values import is_union, plain, spelt
+from .json_values import is_union, json_form, spelt
 
 AnyCall = Call[Any, Any]
 
@@ -74,21 +74,21 @@ class Schemas:
         self._of_answers = of_answers
         self._classes: dict[str, type] = {}
 
-    def of(self, kind: Any, marks: tuple[Any, ...] = ()) -> Schema:
+    def schema_of(self, kind: Any, marks: tuple[Any, ...] = ()) -> Schema:
         """Return the schema of a type; for a dataclass, a reference to its component."""
         kind, inner = stripped(kind)
-        return self._of(kind) | _bounds(marks + inner, kind)
+        return self._make_schema(kind) | _bounds(marks + inner, kind)
 
     def field(self, cls: type, field: HttpField) -> Schema:
         """Return the schema of a field, with its description and default."""
-        found = self.of(field.type, field.marks)
+        found = self.schema_of(field.type, field.marks)
         if doc := docs_of(cls).get(field.name):
             found["description"] = doc
         if field.default is not MISSING and not self._of_answers:
-            found["default"] = plain(field.default)
+            found["default"] = json_form(field.default)
         return found
 
-    def _of(self, kind: Any) -> Schema:
+    def _make_schema(self, kind: Any) -> Schema:
         origin, arguments = get_origin(kind), get_args(kind)
         if kind is float and self._of_answers:
             return {"type": ["number", "null"]}  # infinite numbers and NaN are null
@@ -101,14 +101,14 @@ class Schemas:
         if isinstance(kind, type) and issubclass(kind, Enum):
             return {"enum": [spelt(member) for member in kind]}
         if is_union(kind):
-            return _any_of([self.of(each) for each in arguments])
+            return _any_of([self.schema_of(each) for each in arguments])
         if origin is tuple and arguments[1:] != (...,):
-            prefix = [self.of(each) for each in arguments]
+            prefix = [self.schema_of(each) for each in arguments]
             return {"type": "array", "prefixItems": prefix, "minItems": len(prefix), "maxItems": len(prefix)}
         if isinstance(origin, type) and issubclass(origin, Mapping):
-            return {"type": "object", "additionalProperties": self.of(arguments[1])}
+            return {"type": "object", "additionalProperties": self.schema_of(arguments[1])}
         if origin in (list, tuple, set, frozenset, Iterable, Sequence):
-            return {"type": "array", "items": self.of(arguments[0])}
+            return {"type": "array", "items": self.schema_of(arguments[0])}
         raise TypeError(f"type {kind} has no schema")
 
     def _component(self, cls: type) -> str:
@@ -220,7 +220,7 @@ def _operation(call: AnyCall, requests: Schemas, answers: Schemas) -> dict[str, 
 def subject(call: AnyCall) -> str:
     """Return the subject of the call, in one word."""
     found = call.path.split("/")[2].removesuffix(".json") if call.path.startswith("/v1/") else "probes"
-    return "lives" if found in ENDS_OF_RUNS else found
+    return "runs" if found in ENDS_OF_RUNS else found
 
 
 def operation_id(call: AnyCall) -> str:
@@ -243,7 +243,7 @@ def _answer(call: AnyCall, schemas: Schemas) -> dict[str, Any]:
     if call.answer is Text:
         schema: Schema = {"type": "object"} if call.content_type == JSON_TYPE else {"type": "string"}
     else:
-        schema = schemas.of(call.answer)
+        schema = schemas.schema_of(call.answer)
     return {"description": "Done.", "content": {call.content_type: {"schema": schema}}}
 
 

@@ -34,7 +34,7 @@ from ..control import (
 )
 from ..control.cases import load
 from ..control.operation import OPERATIONS, Nothing
-from ..control.seed import planting
+from ..control.seed import seeding
 from ..runtime.threads import in_worker
 from .access import HttpRefusal
 from .call import Call, Supervisor, Text, call_of
@@ -75,7 +75,7 @@ _DECLARING = (
     topic_configs,
     supervisor,
     leases,
-    planting,
+    seeding,
 )
 CALLS: tuple[AnyCall, ...] = (
     *TEXTS,
@@ -112,7 +112,9 @@ class CallTable:
         """
         path, query = split(target)
         segments = path.split("/")
-        there = [(call, found) for template, call in self._rows if (found := _matched(template, segments)) is not None]
+        there = [
+            (call, found) for template, call in self._rows if (found := _match_fields(template, segments)) is not None
+        ]
         wanted = "GET" if method == "HEAD" else method
         for call, found in there:
             if call.method == wanted:
@@ -155,7 +157,7 @@ def split(target: str) -> tuple[str, str]:
     return found.path, found.query
 
 
-def _matched(template: list[str], segments: list[str]) -> list[tuple[str, str]] | None:
+def _match_fields(template: list[str], segments: list[str]) -> list[tuple[str, str]] | None:
     """Return the fields in `segments`; None if the path does not match."""
     if len(template) != len(segments):
         return None

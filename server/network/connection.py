@@ -180,11 +180,11 @@ class Connection:
     def _log(self, error: Exception) -> None:
         match error:
             case ProtocolError():
-                self._shares.closings.tell(logging.WARNING, "closing %s: %s", self.peer, one_line(error))
+                self._shares.closings.log(logging.WARNING, "closing %s: %s", self.peer, one_line(error))
             case PeerGoneError():
                 log.debug("%s disconnected: %s", self.peer, error)
             case HangUpError():
-                self._shares.closings.tell(logging.INFO, "closing %s: %s", self.peer, one_line(error))
+                self._shares.closings.log(logging.INFO, "closing %s: %s", self.peer, one_line(error))
             case trio.ClosedResourceError():
                 log.debug("%s: connection closed by the broker", self.peer)
             case ImportError():
@@ -217,7 +217,7 @@ class Connection:
         return self._allowed
 
     def _counts(self) -> Counts:
-        return self._shares.authentications.at(self.node_id, self.listener.name)
+        return self._shares.authentications.counts_of(self.node_id, self.listener.name)
 
     async def _serve(self) -> None:
         # It refers to this connection, which must not refer to it for longer: a closed connection is freed at once, not by the
@@ -228,12 +228,12 @@ class Connection:
         time_slice, transport = self.time_slice, self._transport
         while self._session.is_open or self.busy:  # a response is sent to its end
             if self._left is None and time_slice.is_over():
-                await self._stand_in_queue()
+                await self._enqueue()
             parts = self.take(None) if self._left is None and self._error is None else None
             if self._error is not None:
                 self._raise()
             if parts is not None:
-                self._frames.let_go()  # first: a client may never read the response
+                self._frames.release()  # first: a client may never read the response
                 if parts and (unsent := transport.send_now(parts)):
                     await self._send_unsent(unsent)
             elif self._left is not None:
@@ -269,10 +269,10 @@ class Connection:
         else:
             await self._transport.readable()
 
-    async def _stand_in_queue(self) -> None:
+    async def _enqueue(self) -> None:
         """Put the connection at the end of the queue, as its time slice is over: others have their requests handled first."""
         ready, fd = self._shares.ready, self._transport.fileno()
-        if fd >= 0 and ready.watch(fd, self) and ready.stand(self):
+        if fd >= 0 and ready.watch(fd, self) and ready.enqueue(self):
             await self._park()
         else:
             await self.time_slice.next()
@@ -351,7 +351,7 @@ class Connection:
             return False
         frames = self._frames
         if frames.held_bytes:
-            frames.let_go()
+            frames.release()
         if unsent:
             self.busy = True
             self._left = partial(self._send_unsent, unsent)
@@ -371,7 +371,7 @@ class Connection:
         parts = self._answer(frame)
         del frame
         if parts is not None:
-            self._frames.let_go()
+            self._frames.release()
             await self._send_unsent(parts)
 
     def _answer(self, frame: memoryview) -> list[Part] | None:
@@ -395,9 +395,9 @@ class Connection:
                 return None
             request.size_bytes = size_bytes
             if request.api.key == PRODUCE_KEY:
-                self._last_produce = LastProduce.of(frame, request)
+                self._last_produce = LastProduce.from_frame(frame, request)
             elif frames.held_bytes:
-                frames.let_go()
+                frames.release()
         key = request.api.key
         handle = self._session.handlers.get(key)
         if handle is None:
@@ -434,14 +434,14 @@ class Connection:
         await self._shares.learning.learn(box[0])
         parts = self._answer(box.pop())
         if parts is not None:
-            self._frames.let_go()
+            self._frames.release()
             await self._send_unsent(parts)
 
     async def _read_large(self, box: list[memoryview], size_bytes: int) -> None:
-        request = await self._at_large().read(box)
+        request = await self._large_request().read(box)
         request.size_bytes = size_bytes
         if self._frames.held_bytes and request.api.key != PRODUCE_KEY:
-            self._frames.let_go()
+            self._frames.release()
         loading = self._load(request)
         del request
         await loading
@@ -482,13 +482,13 @@ class Connection:
         if parts is None and (body is not None or self._large is not None):
             unwritten = [request, body]
             del request, body
-            parts = await self._at_large().write(unwritten)
+            parts = await self._large_request().write(unwritten)
         else:
             del request, body
         if places is not None and self._place is not None:
             self._place.leave()
         if frames.held_bytes:
-            frames.let_go()
+            frames.release()
         if parts is not None:
             await self._send(parts)
         if self._large is not None:
@@ -504,7 +504,7 @@ class Connection:
 
     async def _send_large(self, parts: list[Part]) -> None:
         if self._frames.held_bytes:
-            self._frames.let_go()
+            self._frames.release()
         await self._send(parts)
         self.busy = False
 
@@ -515,7 +515,7 @@ class Connection:
         with self._shares.unsent_answers.lying(self, self.client_host, size_bytes):
             await self._transport.send(parts)
 
-    def _at_large(self) -> LargeRequest:
+    def _large_request(self) -> LargeRequest:
         if self._large is None:
             self._large = LargeRequest(self._shares.large_requests, self, self.client_host)
         return self._large
@@ -615,5 +615,5 @@ class Connection:
 
     def give_up(self, reason: str) -> None:
         """Close the connection, and log the reason."""
-        self._shares.closings.tell(logging.WARNING, "closing %s: %s", self.peer, reason)
+        self._shares.closings.log(logging.WARNING, "closing %s: %s", self.peer, reason)
         self.close()

@@ -35,7 +35,7 @@ class NodeLimits:
             plain_address(addresses.get(host, host)): limit for host, limit in config.max_connections_by_host.items()
         }
 
-    def of_address(self, host: str) -> int:
+    def address_limit(self, host: str) -> int:
         """Return how many connections one address may have."""
         most = self.config.max_connections_per_ip
         return self._by_address.get(plain_address(host), most) if self._by_address else most
@@ -60,7 +60,7 @@ class ConnectionLimits:
         """
         static = self._live_config.static
         for node_id in static.node_ids:
-            config, told = self._live_config.of(node_id), static.node(node_id)
+            config, told = self._live_config.node_config(node_id), static.node(node_id)
             for host in _hosts(config):
                 address = self._addresses.get(host) or resolve(host)
                 if address is not None:
@@ -93,18 +93,20 @@ class ConnectionLimits:
         for host in asked:
             if host not in found:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, _unknown(host))
-        in_use = {host for node_id in self._live_config.static.node_ids for host in _hosts(self.of(node_id).config)}
+        in_use = {
+            host for node_id in self._live_config.static.node_ids for host in _hosts(self.node_limits(node_id).config)
+        }
         self._addresses = {host: address for host, address in self._addresses.items() if host in in_use} | found
 
     def changed(self) -> None:
         """Drop cached limits: options have changed."""
         self._nodes.clear()
 
-    def of(self, node_id: int) -> NodeLimits:
+    def node_limits(self, node_id: int) -> NodeLimits:
         """Return the limits of the node with this id."""
         limits = self._nodes.get(node_id)
         if limits is None:
-            limits = self._nodes[node_id] = NodeLimits(self._live_config.of(node_id), self._addresses)
+            limits = self._nodes[node_id] = NodeLimits(self._live_config.node_config(node_id), self._addresses)
         return limits
 
 
@@ -137,7 +139,7 @@ class Hosts:
         """Return the address of each name that is not itself an address and that is resolved in time."""
         found: dict[str, str] = {}
         time_slice = TimeSlice()
-        distinct = await time_slice.once(names)
+        distinct = await time_slice.distinct(names)
         with trio.move_on_after(RESOLVED_WITHIN_S):
             async for name in time_slice.each(distinct):
                 if name and not is_literal_address(name):

@@ -144,13 +144,15 @@ class Connections:
             try:
                 reason = self._why_it_waits(listener, dispatcher.node_id)
                 bounds = self._rate_bounds(listener, dispatcher.node_id)
-                wait_ms = self._rates.arrived(bounds)
+                wait_ms = self._rates.count_connection(bounds)
                 if (reason or wait_ms) and not await self._waited(
                     listener, dispatcher.node_id, wait_ms, reason, is_listening
                 ):
                     continue
                 close_ms = (
-                    self._rates.refused((dispatcher.node_id, listener.name), host, bounds) if self._rates.bounds else 0
+                    self._rates.close_after_ms((dispatcher.node_id, listener.name), host, bounds)
+                    if self._rates.bounds
+                    else 0
                 )
                 if close_ms:
                     is_taken = self._refuse_later(sock, host, close_ms, nursery)
@@ -165,18 +167,18 @@ class Connections:
 
     def _rate_bounds(self, listener: Listener, node_id: int) -> dict[Where, int]:
         """Return the `max.connection.creation.rate` of the listener and of its node."""
-        config = self.limits.of(node_id).config
+        config = self.limits.node_limits(node_id).config
         bounds = {(node_id, listener.name): config.connection_limits(listener.name).max_connection_creation_rate}
         if not self._is_protected(listener, node_id):
             bounds[node_id, ""] = config.max_connection_creation_rate
         return bounds
 
     def _is_protected(self, listener: Listener, node_id: int) -> bool:
-        return listener.name == self.limits.of(node_id).config.protected_listener
+        return listener.name == self.limits.node_limits(node_id).config.protected_listener
 
     def _why_it_waits(self, listener: Listener, node_id: int) -> str | None:
         """Return the limit because of which no further connection is taken at the moment."""
-        config = self.limits.of(node_id).config
+        config = self.limits.node_limits(node_id).config
         limit = config.connection_limits(listener.name).max_connections
         if self._per_listener[id(listener)] >= limit:
             return f"max.connections of listener {listener.name} is {limit}"
@@ -230,15 +232,15 @@ class Connections:
         nursery: trio.Nursery,
     ) -> bool:
         node_id = dispatcher.node_id
-        limits = self.limits.of(node_id)
-        limit = limits.of_address(host)
+        limits = self.limits.node_limits(node_id)
+        limit = limits.address_limit(host)
         reason = None
         if self._per_host[node_id, host] >= limit:
             reason = f"max.connections.per.ip for {host} is {limit}"
         elif is_scarce(sock.fileno(), KEPT_FOR_SEGMENTS):
             reason = "few file descriptors left (ulimit -n); they are reserved for log segments"
         if reason:
-            self._shares.closings.tell(logging.WARNING, "refusing a connection from %s: %s", host, reason)
+            self._shares.closings.log(logging.WARNING, "refusing a connection from %s: %s", host, reason)
             return False
         connection = Connection(self._shares, listener, dispatcher, _transport(sock, listener), with_port(host, port))
         self._open.add(connection)
@@ -273,7 +275,7 @@ class Connections:
 
     def _close_excess(self, node_id: int) -> None:
         """Close the longest idle connections of a node down to `max.connections`, except those to a protected listener."""
-        config = self.limits.of(node_id).config
+        config = self.limits.node_limits(node_id).config
         excess = self._per_node[node_id] - config.max_connections
         if excess <= 0:
             return
@@ -312,7 +314,7 @@ class Connections:
         """Close connections to `listeners` as their requests end, and those that are still busy after `deadline_s`."""
         time_slice = TimeSlice()
         with trio.move_on_after(deadline_s):
-            while left := self._of(listeners):
+            while left := self._connections_of(listeners):
                 is_seen_at_once = True
                 for connection in left:
                     if time_slice.is_over():
@@ -322,11 +324,11 @@ class Connections:
                         connection.close()
                 if is_seen_at_once:  # otherwise some may have ended already, without a notification
                     await self._draining.park()
-        async for connection in time_slice.each(self._of(listeners)):
+        async for connection in time_slice.each(self._connections_of(listeners)):
             log.warning("closing %s during a request: the node is shutting down", connection.peer)
             connection.close()
 
-    def _of(self, listeners: Collection[Listener]) -> list[Connection]:
+    def _connections_of(self, listeners: Collection[Listener]) -> list[Connection]:
         those = {id(listener) for listener in listeners}
         return [connection for connection in self._open if id(connection.listener) in those]
 

@@ -93,7 +93,7 @@ class FrameReader:
     async def next_frame(self) -> memoryview | None:
         """Return the next frame without its size bytes, or None when the peer closed between frames.
 
-        The view is writable and stays valid only until the next call, or until `let_go`.
+        The view is writable and stays valid only until the next call, or until `release`.
 
         Raises:
             ProtocolError: A negative or too large size.
@@ -204,7 +204,7 @@ class FrameReader:
         self._max_frame_bytes = most_bytes if max_frame_bytes is None else min(max_frame_bytes, most_bytes)
         self._limited_by = limited_by
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Release the frame given last. Optional for a frame in the first buffer, which is never taken away."""
         self._is_in_use = False
         if self.held_bytes and self._memory.is_short:

@@ -18,8 +18,8 @@ import trio
 
 from ...protocol.connection import REQUEST_ELEMENTS_MAX, Request, encode_response, learn, parse_request
 from ...protocol.errors import LargeMessageError, ProtocolError
-from ..runtime.collector import Collector
 from ..runtime.deferred_free import free, free_frames, give_back
+from ..runtime.gc_policy import GcPolicy
 from .request_memory import RequestMemory
 from .transport import Part, PeerGoneError
 
@@ -70,12 +70,12 @@ def write_now(request: Request, body: Any) -> list[Part] | None:
 class LargeRequests:
     """Workers and limits that the large requests of all connections share."""
 
-    def __init__(self, collector: Collector | None = None) -> None:
+    def __init__(self, collector: GcPolicy | None = None) -> None:
         self.living = RequestMemory(LIVING_ELEMENTS, stands_still_s=LASTS_S)
         self.for_requests = Worker()
         self.for_answers = Worker()
         self.for_freeing = Worker()
-        self.collector = collector or Collector()
+        self.collector = collector or GcPolicy()
         """Does not look at old objects while there are large requests: none of them is a cycle."""
 
 
@@ -134,7 +134,7 @@ class LargeRequest:
         # The bytes of a Produce request are records, which stay in the frame and count with it.
         at_least = 0 if counts_anyway else len(box[0]) // BYTES_AN_ELEMENT
         at_most = max(min(len(box[0]), REQUEST_ELEMENTS_MAX), at_least)
-        request = await self._in_line(_read, box, at_most, is_client_needed=not counts_anyway)
+        request = await self._run_in_queue(_read, box, at_most, is_client_needed=not counts_anyway)
         if isinstance(request, ProtocolError):
             raise request
         # Strings that are not UTF-8 count as more elements than they leave.
@@ -146,7 +146,7 @@ class LargeRequest:
 
         Raises PeerGoneError, as `read` does.
         """
-        return await self._in_line(_write, box, is_client_needed=box[1] is not None)
+        return await self._run_in_queue(_write, box, is_client_needed=box[1] is not None)
 
     async def end(self, box: list[Any]) -> None:
         """Free the content of `box` and release the place, also when cancelled. May be called again."""
@@ -175,7 +175,7 @@ class LargeRequest:
         if self._waiting is not None:
             self._waiting.cancel()
 
-    async def _in_line(
+    async def _run_in_queue(
         self, work: Callable[[list[Any]], T], box: list[Any], elements: int = 0, *, is_client_needed: bool
     ) -> T:
         with trio.CancelScope() as self._waiting:

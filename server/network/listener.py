@@ -176,7 +176,7 @@ class Listener:
     """Addresses of the host, resolved once: a resolver may be slow, and other nodes are served while a node stops."""
 
     @classmethod
-    def of(cls, config: ListenerConfig) -> Self:
+    def from_config(cls, config: ListenerConfig) -> Self:
         """Make the listener that `config` describes, not bound yet."""
         return cls(
             config.name,
@@ -247,7 +247,7 @@ class Listener:
         with suppress(OSError):
             self._reserved = self._bound()
 
-    def rest(self) -> None:
+    def pause_accepting(self) -> None:
         """Keep listening, but let accepting tasks end: new connections wait for the next tasks that accept."""
         for sock in self.sockets:
             trio.lowlevel.notify_closing(sock)

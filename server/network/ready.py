@@ -148,7 +148,7 @@ class ReadyConnections:
         if self._last is watched:
             self._last = None
 
-    def stand(self, watched: WatchedConnection) -> bool:
+    def enqueue(self, watched: WatchedConnection) -> bool:
         """Put a watched connection into the queue, as it may have a request already.
 
         Returns:

@@ -176,19 +176,19 @@ class RequestMemory:
             if self.used_bytes + wait.size_bytes > self.limit_bytes:
                 break
             if self._fits(holder.address, wait.size_bytes):
-                self._let_in(holder, wait)
+                self._admit(holder, wait)
             else:
                 self._waiting.move_to_end(holder.address)
                 with_their_share += 1
         if self._waiting and self._beyond is None:
             holder, wait = self._next()
-            self._let_in(holder, wait)
+            self._admit(holder, wait)
             self._beyond = holder
 
     def _next(self) -> tuple[Holder, _Wait]:
         return next(iter(next(iter(self._waiting.values())).items()))
 
-    def _let_in(self, holder: Holder, wait: _Wait) -> None:
+    def _admit(self, holder: Holder, wait: _Wait) -> None:
         self._leave(holder)
         if holder.address in self._waiting:
             self._waiting.move_to_end(holder.address)

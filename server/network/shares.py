@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from ..config.broker_config import BrokerConfig
-from ..runtime.collector import Collector
+from ..runtime.gc_policy import GcPolicy
 from ..runtime.log_rate_limit import LogRateLimiter
 from ..runtime.nursery import open_plain_nursery
 from .authentication.counts import Authentications
@@ -24,7 +24,7 @@ DEFAULT_REQUEST_MEMORY_BYTES = 512 << 20
 class ConnectionResources:
     """Resources of all connections. Each address, and each connection, has its share of each."""
 
-    def __init__(self, config: BrokerConfig, collector: Collector) -> None:
+    def __init__(self, config: BrokerConfig, collector: GcPolicy) -> None:
         limit_bytes = config.queued_max_request_bytes
         if limit_bytes <= 0:
             limit_bytes = DEFAULT_REQUEST_MEMORY_BYTES

@@ -52,7 +52,7 @@ _TAIL = _Tail()
 
 
 @contextmanager
-def kept() -> Iterator[None]:
+def keep_lines() -> Iterator[None]:
     """Keep lines, of all brokers of the process, while any caller is in this block."""
     logger = logging.getLogger("ottla")
     if not _TAIL.listeners:

@@ -32,14 +32,14 @@ shown instead.
 VIEWS: dict[str, View] = {
     "/": overview.view,
     "/topics": topics.view,
-    "/topics/{topic}": topics.one,
+    "/topics/{topic}": topics.topic_page,
     "/topics/{topic}/options": topics.options,
     "/topics/{topic}/keys": keys.view,
     "/topics/{topic}/records": records.view,
     "/topics/{topic}/partitions/{partition}": partition.view,
     "/topics/{topic}/partitions/{partition}/producers": producers.view,
     "/groups": groups.view,
-    "/groups/{group}": groups.one,
+    "/groups/{group}": groups.group_page,
     "/transactions": groups.transactions,
     "/connections": connections.view,
     "/quotas": access.quotas,
@@ -125,37 +125,37 @@ class Pages:
     @staticmethod
     def has(path: str) -> bool:
         """Return whether `path` is that of a page, or of a file that pages load."""
-        return path.startswith(STATIC) or _matched(path) is not None
+        return path.startswith(STATIC) or _match_view(path) is not None
 
     async def answer(self, path: str, query: Mapping[str, str]) -> PageReply | Stream:
         """Return the page at `path`, for which `has` is true; with the field `events` its changes, as they happen."""
         if path.startswith(STATIC):
             return await self._static(path.removeprefix(STATIC))
-        found = _matched(path)
+        found = _match_view(path)
         assert found is not None
         view, fields = found
         fields = {**query, **fields}
         if EVENTS in query:
             if self._streams >= STREAMS_MAX:
-                return self._told(503, f"too many open pages (limit {STREAMS_MAX}); this page does not update")
+                return self._text_reply(503, f"too many open pages (limit {STREAMS_MAX}); this page does not update")
             return Stream(self._events(view, fields))
         try:
-            page = await self._taken(view, fields)
+            page = await self._load_page(view, fields)
             return PageReply(200, await in_worker(partial(_html, look=self._look), page))
         except ControlError as error:
             return await self._refused(error)
         except Exception:
             log.exception("cannot render the page %s", path)
-            return self._told(500, "internal error while rendering this page; see the broker's log")
+            return self._text_reply(500, "internal error while rendering this page; see the broker's log")
 
     async def _static(self, name: str) -> PageReply:
         content = await in_worker(rendering.static, name)
         if content is None:
-            return self._told(404, "file not found")
+            return self._text_reply(404, "file not found")
         kind = rendering.KINDS[name[name.rindex(".") :]]
         return PageReply(200, content, kind)
 
-    def _told(self, status: int, sentence: str) -> PageReply:
+    def _text_reply(self, status: int, sentence: str) -> PageReply:
         return PageReply(status, sentence.encode() + b"\n", "text/plain; charset=utf-8")
 
     async def _refused(self, error: ControlError) -> PageReply:
@@ -164,9 +164,9 @@ class Pages:
 
     async def ask_for_token(self) -> PageReply:
         """Return the page that asks for the token, if the listener has one."""
-        return PageReply(401, (await in_worker(rendering.plain, "login.html")).encode())
+        return PageReply(401, (await in_worker(rendering.render_plain, "login.html")).encode())
 
-    async def _taken(self, view: View, fields: Mapping[str, str]) -> Page:
+    async def _load_page(self, view: View, fields: Mapping[str, str]) -> Page:
         return await self._supervisor.call(view, fields)
 
     async def _events(self, view: View, fields: Mapping[str, str]) -> AsyncGenerator[bytes]:
@@ -178,7 +178,7 @@ class Pages:
                 # wait does count.
                 began_s, took_s = time.thread_time(), 0.0
                 try:
-                    page = await self._taken(view, fields)
+                    page = await self._load_page(view, fields)
                 except ControlError as error:
                     # Between two runs of the broker nothing can be shown; the page keeps its last state.
                     yield event("gone", [json.dumps(str(error))])
@@ -195,7 +195,7 @@ class Pages:
 
 def _html(page: Page, look: Viewer) -> bytes:
     # A directory may have a name that is not UTF-8.
-    return rendering.whole(page, look).encode(errors="backslashreplace")
+    return rendering.render_document(page, look).encode(errors="backslashreplace")
 
 
 def _changes(page: Page, last: Drawn | None) -> tuple[list[str], Drawn, float]:
@@ -221,7 +221,7 @@ def event(kind: str, lines: list[str]) -> bytes:
     return f"event: {kind}\n{data}\n".encode()
 
 
-def _matched(path: str) -> tuple[View, dict[str, str]] | None:
+def _match_view(path: str) -> tuple[View, dict[str, str]] | None:
     segments = path.split("/")
     for template, view in VIEWS.items():
         wanted = template.split("/")

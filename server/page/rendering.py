@@ -37,7 +37,7 @@ class Drawn(NamedTuple):
         return known[1] if known is not None and known[0] == row else None
 
 
-def whole(page: Page, look: Viewer) -> str:
+def render_document(page: Page, look: Viewer) -> str:
     """Return the HTML document."""
     drawn = Drawn(page, {})
     sections = [_section(section, drawn, drawn) for section in page.sections]
@@ -99,7 +99,7 @@ def _row(section: Section, row: Row) -> str:
     return _environment().get_template(f"rows/{section.template}.html").render(id=row.id, row=row.state)
 
 
-def plain(template: str, **fields: object) -> str:
+def render_plain(template: str, **fields: object) -> str:
     """Return a page without sections, e.g. the one that asks for the token."""
     return _environment().get_template(template).render(**fields)
 

@@ -49,7 +49,7 @@ class Appends:
         tasks: Tasks,
         watchers: Sequence[Watcher],
     ) -> None:
-        self.flusher = Flusher(clock, waits.moved)
+        self.flusher = Flusher(clock, waits.notify_moved)
         self.heavy_checks = trio.CapacityLimiter(HEAVY_CHECKS_MAX)
         self.large: dict[Log, trio.Event] = {}
         """Log to which a large batch is being written -> event for its end. The other producers of the partition wait for it;
@@ -103,7 +103,7 @@ class Appends:
         if partition.log.needs_flush:
             self.when_flushed([topic_partition], partial(self._flushed, partition), self.clock.now_ms())
         else:
-            self._waits.moved(partition.log)
+            self._waits.notify_moved(partition.log)
         return done
 
     def _flushed(self, partition: Partition, failed: Collection[TopicPartition], now_ms: int) -> None:

@@ -181,7 +181,7 @@ class FetchSessions:
             return None
         return list(session.items)
 
-    def untell(self, request: FetchRequest, partitions: Iterable[tuple[TopicKey, int]]) -> None:
+    def retract(self, request: FetchRequest, partitions: Iterable[tuple[TopicKey, int]]) -> None:
         """Note that the answer to a request had an error for these partitions instead of their data: their next success must be
         in the answer."""
         session = self._sessions.get(request.session_id)
@@ -265,7 +265,7 @@ class FetchSessions:
                 session.items.pop((topic, partition), None)
 
     @staticmethod
-    def served(session: FetchSession, item: FetchItem) -> None:
+    def move_to_end(session: FetchSession, item: FetchItem) -> None:
         """Move a partition whose records were sent to the end, so that the others are served next."""
         key = (item.topic, item.partition)
         if key in session.items:

@@ -32,7 +32,7 @@ class Flusher:
     """Flusher of logs in worker threads, one sync a log at a time."""
 
     def __init__(self, clock: Clock, moved: Callable[[Log], None]) -> None:
-        """Make a flusher. `moved` notifies the readers of a log that it may have more records: the request for a sync may have
+        """Make a flusher. `notify_moved` tells the readers of a log that it may have more records: the request for a sync may have
         ended."""
         self.timer = Timer()
         """Durations of all syncs here; a clean pass does its own."""

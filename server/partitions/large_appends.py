@@ -3,7 +3,7 @@
     slow work                                         done by
     checking all records of a batch                   one of `Appends.heavy_checks`
     writing megabytes                                 a thread of its data directory; other producers of the partition wait
-    reading data that a start leaves on disk only,    `threads.bring`
+    reading data that a start leaves on disk only,    `threads.load_cold`
     or making the log on disk, before all others
 
 After each of these the append starts again: other producers may have written during it.
@@ -25,7 +25,7 @@ from ...storage.logs.large_append import LargeWriteError
 from ...storage.logs.log import AppendInfo
 from ...storage.produce.record_checks import HeavyBatchError
 from ...storage.produce.validation import CheckedBatch
-from ..runtime.threads import TRIES_MAX, Work, bring, in_thread
+from ..runtime.threads import TRIES_MAX, Work, in_thread, load_cold
 from .appends import Appends
 from .topics import Partition
 
@@ -68,7 +68,7 @@ async def append_later(
                     # garbage collection.
                     raise error.with_traceback(None) from None
             except WouldWaitError as cold:
-                await bring(cold, log)
+                await load_cold(cold, log)
             except LargeWriteError as large:
                 checked = large.checked
                 if place is None:

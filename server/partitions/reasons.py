@@ -22,7 +22,7 @@ class ErrorMessageBudget:
         self._left_chars = REASONS_CHARS_MAX
         self._left_records = RECORD_ERRORS_MAX
 
-    def of(self, error: KafkaError) -> str | None:
+    def message_of(self, error: KafkaError) -> str | None:
         """Return the message that goes with the error code; None if the budget is used up."""
         self._left_chars -= len(error.message)
         return error.message if self._left_chars >= 0 else None

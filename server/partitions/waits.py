@@ -134,7 +134,7 @@ class Waiter:
     def __exit__(self, *_: object) -> None:
         while self._watches:
             self._forget(*self._watches.pop())
-        self._wakeup_throttle.left(self)
+        self._wakeup_throttle.leave(self)
 
     def _forget(self, topic_partition: TopicPartition, watch: FetchWatch) -> None:
         watches = self._table[topic_partition].watches
@@ -204,7 +204,7 @@ class FetchWaits(Watcher):
         table = self._committed if committed else self._uncommitted
         return Waiter(table, self._wakeup_throttle, min_bytes, committed=committed, is_alone=is_alone)
 
-    def moved(self, log: LogReader) -> None:
+    def notify_moved(self, log: LogReader) -> None:
         """Note that the log's end or its last stable offset has moved, by an append of records or of a marker."""
         if parked := self._uncommitted.get(log.topic_partition):
             _note_end(parked, log, log.high_watermark)

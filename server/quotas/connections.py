@@ -29,7 +29,7 @@ class AddressBounds(NamedTuple):
     by_address: Mapping[str, int] = MappingProxyType({})
 
     @classmethod
-    def of_quotas(cls, quotas: Quotas, addresses: Mapping[str, str]) -> AddressBounds:
+    def from_quotas(cls, quotas: Quotas, addresses: Mapping[str, str]) -> AddressBounds:
         """Make the bounds from quotas; `addresses` has the addresses of entities that are host names."""
         default, by_address = UNLIMITED, {}
         for entity, values in quotas.items():
@@ -38,12 +38,12 @@ class AddressBounds(NamedTuple):
                 continue
             name = entity.names[IP]
             if name is None:
-                default = whole(bound)
+                default = integer_rate(bound)
             else:
-                by_address[plain_address(addresses.get(name, name))] = whole(bound)
+                by_address[plain_address(addresses.get(name, name))] = integer_rate(bound)
         return cls(default, by_address)
 
-    def of(self, host: str) -> int:
+    def bound_of(self, host: str) -> int:
         """Return the bound of an address; UNLIMITED without a quota."""
         return self.by_address.get(plain_address(host), self.default)
 
@@ -73,7 +73,7 @@ class RefusedAddress(NamedTuple):
     left_ms: int
 
 
-class Arrivals:
+class ConnectionCounts:
     """The connections to a node, or to one of its listeners."""
 
     __slots__ = ("rate", "refused", "refused_ms_total", "waited", "waited_ms_total")
@@ -89,35 +89,35 @@ class Arrivals:
 
 
 class ConnectionRates:
-    """Connection rates of one broker, in one life. Times are elapsed ones, in ms."""
+    """Connection rates of one broker, in one run. Times are elapsed ones, in ms."""
 
     def __init__(self, elapsed_ms: Callable[[], int], window: Window) -> None:
         self.bounds = AddressBounds()
         self._elapsed_ms = elapsed_ms
         self._window = window
-        self._listeners: dict[Where, Arrivals] = {}
+        self._listeners: dict[Where, ConnectionCounts] = {}
         self._addresses: Sensors[tuple[int, str], _Address] = Sensors(_Address)
 
-    def arrived(self, bounds: Mapping[Where, int]) -> int:
+    def count_connection(self, bounds: Mapping[Where, int]) -> int:
         """Count a new connection to these; return the ms after which it may be accepted."""
         elapsed_ms = self._elapsed_ms()
         wait_ms = 0
         for where, bound in bounds.items():
-            rate = self._arrivals(where).rate
+            rate = self._counts_of(where).rate
             rate.record(1, self._window, elapsed_ms)
             if bound != UNLIMITED:
                 wait_ms = max(wait_ms, self._throttle_ms(rate, bound, elapsed_ms))
         if wait_ms:
             for where in bounds:
-                arrivals = self._arrivals(where)
+                arrivals = self._counts_of(where)
                 arrivals.waited += 1
                 arrivals.waited_ms_total += wait_ms
         return wait_ms
 
-    def refused(self, listener: Where, host: str, bounds: Mapping[Where, int]) -> int:
-        """Return the ms after which a connection from an address must be closed, after `arrived` has counted it; 0 to serve
+    def close_after_ms(self, listener: Where, host: str, bounds: Mapping[Where, int]) -> int:
+        """Return the ms after which a connection from an address must be closed, after `count_connection` has counted it; 0 to serve
         it."""
-        bound = self.bounds.of(host)
+        bound = self.bounds.bound_of(host)
         if bound == UNLIMITED:
             return 0
         elapsed_ms = self._elapsed_ms()
@@ -130,13 +130,13 @@ class ConnectionRates:
             found.refused_until_ms = elapsed_ms + wait_ms
             rate.record(-1, self._window, elapsed_ms)
             for where in bounds:
-                self._arrivals(where).rate.record(-1, self._window, elapsed_ms)
-            arrivals = self._arrivals(listener)
+                self._counts_of(where).rate.record(-1, self._window, elapsed_ms)
+            arrivals = self._counts_of(listener)
             arrivals.refused += 1
             arrivals.refused_ms_total += wait_ms
         return wait_ms
 
-    def refusing(self) -> Iterator[RefusedAddress]:
+    def refused_addresses(self) -> Iterator[RefusedAddress]:
         """Yield addresses with refused connections that are not closed so far, the last one first."""
         elapsed_ms = self._elapsed_ms()
         for (node_id, address), found in self._addresses.items():
@@ -145,12 +145,12 @@ class ConnectionRates:
                     node_id,
                     address,
                     address not in self.bounds.by_address,
-                    self.bounds.of(address),
+                    self.bounds.bound_of(address),
                     found.rate.measure(self._window, elapsed_ms),
                     found.refused_until_ms - elapsed_ms,
                 )
 
-    def arrivals(self) -> Iterator[tuple[Where, Arrivals, float]]:
+    def arrivals(self) -> Iterator[tuple[Where, ConnectionCounts, float]]:
         """Yield the arrivals of each node and listener with connections, and their present rate per second."""
         elapsed_ms = self._elapsed_ms()
         for where, arrivals in self._listeners.items():
@@ -162,10 +162,10 @@ class ConnectionRates:
         for (node_id, address), found in self._addresses.items():
             yield node_id, address, found.rate.measure(self._window, elapsed_ms)
 
-    def _arrivals(self, where: Where) -> Arrivals:
+    def _counts_of(self, where: Where) -> ConnectionCounts:
         arrivals = self._listeners.get(where)
         if arrivals is None:
-            arrivals = self._listeners[where] = Arrivals()
+            arrivals = self._listeners[where] = ConnectionCounts()
         return arrivals
 
     def _throttle_ms(self, rate: Rate, bound: int, elapsed_ms: int) -> int:
@@ -174,6 +174,6 @@ class ConnectionRates:
         return min(rate.throttle_ms(bound, self._window, elapsed_ms), self._window.sample_ms)
 
 
-def whole(bound: float) -> int:
+def integer_rate(bound: float) -> int:
     """Convert a rate as Apache Kafka does for addresses."""
     return UNLIMITED if math.isnan(bound) else int(min(bound, UNLIMITED))

@@ -30,7 +30,7 @@ class Entity:
     parts: tuple[tuple[str, str | None], ...]
 
     @classmethod
-    def of(cls, parts: Mapping[str, str | None]) -> Entity:
+    def from_parts(cls, parts: Mapping[str, str | None]) -> Entity:
         return cls(tuple(sorted(parts.items())))
 
     @property
@@ -40,7 +40,7 @@ class Entity:
     def __str__(self) -> str:
         """Format as `user=alice,client-id=<default>`, which `parse` reads."""
         in_order = sorted(self.parts, key=lambda part: _ORDER.get(part[0], len(_ORDER)))
-        return ",".join(f"{kind}={DEFAULT if name is None else _written(name)}" for kind, name in in_order)
+        return ",".join(f"{kind}={DEFAULT if name is None else _quote_name(name)}" for kind, name in in_order)
 
     @property
     def key(self) -> str:
@@ -48,7 +48,7 @@ class Entity:
         return "&".join(f"{kind}={'' if name is None else quote(name, safe='')}" for kind, name in self.parts)
 
 
-def _written(name: str) -> str:
+def _quote_name(name: str) -> str:
     return json.dumps(name) if re.match(_AMBIGUOUS, name, re.DOTALL) else name
 
 
@@ -73,7 +73,7 @@ def parse(text: str) -> Entity:
             f"{text[:200]!r}: invalid entity; expected user=NAME, client-id=NAME, both separated by a comma, or"
             " ip=ADDRESS"
         )
-    return Entity.of(parts)
+    return Entity.from_parts(parts)
 
 
 Values = Mapping[str, float]
@@ -95,7 +95,7 @@ def read_facts(facts: Mapping[str, Any]) -> tuple[Entity, dict[str, float]]:
         raise ValueError("entity is missing or invalid")
     if not isinstance(quotas, dict) or not all(_is_number(value) for value in quotas.values()):
         raise ValueError("quotas are missing or invalid")
-    return Entity.of(entity), {key: float(value) for key, value in quotas.items()}
+    return Entity.from_parts(entity), {key: float(value) for key, value in quotas.items()}
 
 
 def _is_number(value: object) -> bool:

@@ -38,20 +38,22 @@ class Holding:
     of_addresses: AddressBounds = field(default_factory=AddressBounds)
 
     @classmethod
-    def of(cls, quotas: Mapping[Entity, Mapping[str, float]], addresses: Mapping[str, str]) -> Holding:
+    def from_quotas(cls, quotas: Mapping[Entity, Mapping[str, float]], addresses: Mapping[str, str]) -> Holding:
         held = {entity: values for entity, values in quotas.items() if values}
         named = {entity.names.get(IP) for entity in held}
         kept = {name: address for name, address in addresses.items() if name in named}
         limits = {key: limits_of(held, key) for key in CLIENT_KEYS}
-        return cls(held, kept, {key: each for key, each in limits.items() if each}, AddressBounds.of_quotas(held, kept))
+        return cls(
+            held, kept, {key: each for key, each in limits.items() if each}, AddressBounds.from_quotas(held, kept)
+        )
 
     def with_changes(self, changed: Changed, addresses: Mapping[str, str]) -> Holding:
         """Return a copy with other quotas for these entities; an empty value removes them."""
-        return Holding.of({**self.quotas, **changed}, {**self.addresses, **addresses})
+        return Holding.from_quotas({**self.quotas, **changed}, {**self.addresses, **addresses})
 
 
 class QuotaTable:
-    """All quotas of one life. On Trio's thread."""
+    """All quotas of one run. On Trio's thread."""
 
     def __init__(self, elapsed_ms: Callable[[], int], window: Window, mutation_window: Window) -> None:
         self.holding = Holding()
@@ -113,7 +115,7 @@ def read_entries(entries: Mapping[str, Facts]) -> tuple[Holding, list[str]]:
         quotas[entity] = values
         if (name := entity.names.get(IP)) is not None and isinstance(address, str):
             addresses[name] = address
-    return Holding.of(quotas, addresses), problems
+    return Holding.from_quotas(quotas, addresses), problems
 
 
 def _is_known(address: object, name: str) -> bool:

@@ -169,7 +169,7 @@ class Clock:
         """How far the wall time has been moved, in total."""
         return self.now_ms() - self._wall() if self.is_frozen else self._reading.wall_offset_ms
 
-    def begin_anew(self, ahead_ms: int = 0) -> None:
+    def reset(self, ahead_ms: int = 0) -> None:
         """Undo all moves and unfreeze, then set the wall time ahead by `ahead_ms`. Only while no task waits for a moment of
         elapsed time."""
         self._reading = _Reading(wall_offset_ms=ahead_ms)

@@ -16,7 +16,7 @@ TOLD_MAX = 20
 
 class LogRateLimiter:
     """Rate limiter for lines of one kind; all of them are logged at DEBUG. The first line beyond the limit says that there are
-    more. Their number is logged by `tell_of_hidden`, or before the next line in a later second.
+    more. Their number is logged by `report_hidden`, or before the next line in a later second.
 
     Args:
         now_s: Returns seconds since an arbitrary moment.
@@ -31,11 +31,11 @@ class LogRateLimiter:
         self._level = logging.INFO
         """Level of the last hidden line."""
 
-    def tell(self, level: int, text: str, *args: object) -> None:
+    def log(self, level: int, text: str, *args: object) -> None:
         """Log a line, with the arguments of `logging.log`, unless the limit is reached."""
         now_s = self._now_s()
         if now_s >= self._until_s:
-            self.tell_of_hidden()
+            self.report_hidden()
             self._until_s, self._told = now_s + 1, 0
         if self._told < TOLD_MAX:
             self._told += 1
@@ -54,7 +54,7 @@ class LogRateLimiter:
         """Return whether the second of the last line has passed."""
         return self._now_s() >= self._until_s
 
-    def tell_of_hidden(self) -> None:
+    def report_hidden(self) -> None:
         """Log the number of lines that were hidden since the last report, if any."""
         _HIDING.discard(self)
         if self._hidden:
@@ -66,11 +66,11 @@ _HIDING: set[LogRateLimiter] = set()
 """Limiters with hidden lines to report, of all brokers in the process."""
 
 
-def tell_of_hidden(*, at_end: bool = False) -> None:
+def report_hidden(*, at_end: bool = False) -> None:
     """Log the numbers of hidden lines: of limiters whose second has passed, or (`at_end`) of all."""
     for each in tuple(_HIDING):
         if at_end or each.is_over():
-            each.tell_of_hidden()
+            each.report_hidden()
 
 
 def printable(text: str) -> str:

@@ -130,7 +130,7 @@ TRIES_MAX = 16
 fetch, need half as many; only a machine without free memory drops the data before it is used."""
 
 
-async def bring(cold: WouldWaitError, log: LogReader) -> None:
+async def load_cold(cold: WouldWaitError, log: LogReader) -> None:
     """Load data from the disk that a read of `log` needs. If that fails, the next read without `at_once` raises the reason."""
     with suppress(OSError, KafkaError, DamagedFileError):
         await trio.to_thread.run_sync(cold.bring, limiter=threads(Work.COLD, os.path.dirname(log.directory)))
@@ -139,7 +139,7 @@ async def bring(cold: WouldWaitError, log: LogReader) -> None:
 async def have_made(log: Log) -> None:
     """Create a log on disk, for an append that must not wait. If the disk refuses, the append raises the error."""
     if not log.is_made:
-        await bring(WouldWaitError(log.make), log)
+        await load_cold(WouldWaitError(log.make), log)
 
 
 async def read_ahead(part: FileSlice) -> None:

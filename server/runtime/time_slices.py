@@ -77,7 +77,7 @@ class TimeSlice:
             line = _Line()
             _LINE.set(line)
         # A whole slice may follow a short one.
-        await line.stand(max(perf_counter() - self._begin_s, SLICE_S))
+        await line.wait(max(perf_counter() - self._begin_s, SLICE_S))
         self._begin_s = perf_counter()
         self.end_s = self._begin_s + SLICE_S
 
@@ -94,7 +94,7 @@ class TimeSlice:
             found.append(work(thing))
         return found
 
-    async def once(self, things: Iterable[Key]) -> dict[Key, None]:
+    async def distinct(self, things: Iterable[Key]) -> dict[Key, None]:
         """Return the distinct `things`, in their order."""
         return {thing: None async for thing in self.each(things)}
 
@@ -164,7 +164,7 @@ class _Line:
         """Whether a task that found the queue empty continues in the next pass."""
         self._is_letting_in = False
 
-    async def stand(self, slice_s: float) -> None:
+    async def wait(self, slice_s: float) -> None:
         if not (self._waiting or self._is_one_ahead):
             self._is_one_ahead = True
             try:
@@ -176,7 +176,7 @@ class _Line:
         self._waiting[task] = slice_s
         if not self._is_letting_in:
             self._is_letting_in = True
-            trio.lowlevel.spawn_system_task(self._let_in)
+            trio.lowlevel.spawn_system_task(self._wake_first)
 
         def stop_waiting(_raise_cancel: Any) -> trio.lowlevel.Abort:
             del self._waiting[task]
@@ -184,7 +184,7 @@ class _Line:
 
         await trio.lowlevel.wait_task_rescheduled(stop_waiting)
 
-    async def _let_in(self) -> None:
+    async def _wake_first(self) -> None:
         """Wake the first tasks in each pass, as many as fit, until the queue is empty."""
         try:
             while self._waiting:
@@ -262,14 +262,14 @@ class WakeupThrottle:
         self._next: OrderedDict[Sleeper, None] = OrderedDict()
 
     def wake(self, sleeper: Sleeper) -> None:
-        """Wake a task now, or as soon as others have run. May be called again. A woken task must call `left` in any case."""
+        """Wake a task now, or as soon as others have run. May be called again. A woken task must call `leave` in any case."""
         if len(self._awake) < AWAKE_MAX:
             self._awake.add(sleeper)
             sleeper.wake_now()
         elif sleeper not in self._awake:
             self._next[sleeper] = None
 
-    def left(self, sleeper: Sleeper) -> None:
+    def leave(self, sleeper: Sleeper) -> None:
         """Note that the task runs, or has stopped waiting."""
         self._next.pop(sleeper, None)
         if sleeper in self._awake:

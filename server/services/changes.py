@@ -90,16 +90,16 @@ class ScramChanges:
         async with self._cluster.change_lock:
             changed: dict[str, Credentials] = {}
             async for user, mechanism in time_slice.each(deletions):
-                present = changed.get(user, self.users.of(user))
+                present = changed.get(user, self.users.credentials_of(user))
                 if mechanism in present:
                     changed[user] = {name: each for name, each in present.items() if name != mechanism}
                 else:
                     missing.append((user, mechanism))
             async for user, credentials in time_slice.each(upsertions.items()):
-                changed[user] = {**changed.get(user, self.users.of(user)), **credentials}
+                changed[user] = {**changed.get(user, self.users.credentials_of(user)), **credentials}
             new = 0
             async for user, credentials in time_slice.each(changed.items()):
-                new += bool(credentials) and not self.users.of(user)
+                new += bool(credentials) and not self.users.credentials_of(user)
             if len(self.users) + new > USERS_MAX:
                 raise KafkaError(
                     ErrorCode.POLICY_VIOLATION,

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from ..sharing.share_records import SharePartitionKey
     from ..sharing.state_service import ShareStateService
     from ..transactions.service import TransactionService
-    from .share_keeper import ShareKeeper
+    from .share_persister import SharePersister
 
-    Keeper: TypeAlias = GroupService | ShareStateService | TransactionService
+    Service: TypeAlias = GroupService | ShareStateService | TransactionService
 
 
 class Coordinators(Watcher):
@@ -103,7 +103,7 @@ class Coordinators(Watcher):
         self._is_closed = True
         if self._share_leaders is not None:
             self._share_leaders.close()
-        for each in self._keepers().values():
+        for each in self._services().values():
             if each is not None:
                 each.close()
 
@@ -117,12 +117,12 @@ class Coordinators(Watcher):
         topic = None if self._share_leaders is None else self._deps.topics.get(partition.topic_partition.topic)
         if self._share_leaders is not None and topic is not None:
             self._share_leaders.partitions_gone(topic.id, [partition])
-        if (keeper := self._keeper(partition)) is not None:
-            keeper.leadership_changed(partition.index)
+        if (service := self._service_of(partition)) is not None:
+            service.leadership_changed(partition.index)
 
     def lost(self, partition: Partition, now_ms: int) -> None:
-        if (keeper := self._keeper(partition)) is not None:
-            keeper.coordinator.lose(partition.index, now_ms)
+        if (service := self._service_of(partition)) is not None:
+            service.coordinator.lose(partition.index, now_ms)
 
     def topic_created(self, topic: Topic) -> None:
         if self._groups is not None:
@@ -133,8 +133,8 @@ class Coordinators(Watcher):
             self._groups.topic_grew(topic.name)
 
     def topic_deleted(self, topic: Topic) -> None:
-        if (keeper := self._keepers().get(topic.name)) is not None:
-            keeper.topic_gone()
+        if (service := self._services().get(topic.name)) is not None:
+            service.topic_gone()
         if self._groups is not None:
             self._groups.topic_deleted(topic.name, topic.id)
         if self._share_states is not None:
@@ -142,11 +142,11 @@ class Coordinators(Watcher):
         if self._share_leaders is not None:
             self._share_leaders.partitions_gone(topic.id, topic.partitions)
 
-    def _keeper(self, partition: Partition) -> Keeper | None:
+    def _service_of(self, partition: Partition) -> Service | None:
         """Return the coordinator that keeps its state in this partition, if it is loaded."""
-        return self._keepers().get(partition.topic_partition.topic)
+        return self._services().get(partition.topic_partition.topic)
 
-    def _keepers(self) -> dict[str, Keeper | None]:
+    def _services(self) -> dict[str, Service | None]:
         return {
             OFFSETS_TOPIC: self._groups,
             TRANSACTIONS_TOPIC: self._transactions,
@@ -156,13 +156,13 @@ class Coordinators(Watcher):
     def _make_groups(self) -> GroupService:
         from ..groups.service import GroupService
 
-        self._groups = GroupService(self._deps, self._share_keeper)
+        self._groups = GroupService(self._deps, self._share_persister)
         return self._groups
 
-    def _share_keeper(self) -> ShareKeeper:
-        from .share_keeper import ShareKeeper  # a caller that needs it has loaded most of it
+    def _share_persister(self) -> SharePersister:
+        from .share_persister import SharePersister  # a caller that needs it has loaded most of it
 
-        return ShareKeeper(self.share_states)
+        return SharePersister(self.share_states)
 
     def _make_share_states(self) -> ShareStateService:
         from ..sharing.state_service import ShareStateService
@@ -172,7 +172,7 @@ class Coordinators(Watcher):
 
     def _share_state_begun(self, key: SharePartitionKey) -> None:
         if self._share_leaders is not None:
-            self._share_leaders.begun_anew(key)
+            self._share_leaders.drop_replaced(key)
 
     def _make_transactions(self) -> TransactionService:
         from ..transactions.service import TransactionService

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...protocol.errors import KafkaError
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
-from ...storage.cleaning.eligibility import Waits
+from ...storage.cleaning.eligibility import BlockedReason
 from ...storage.cleaning.outlook import OpenTransaction as LoggedTransaction
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
@@ -35,7 +35,7 @@ class PartitionExplanation:
     partition: int
     eligible: bool
     """Whether the next round of the cleaner may clean it."""
-    waits_for: Waits | None
+    waits_for: BlockedReason | None
     """Code of the reason why it is not eligible; None if it is."""
     sentence: str
     """Why it is or is not eligible."""
@@ -86,7 +86,7 @@ class Explaining:
         self._statuses = services.cleaning.statuses(logs, aborted_at_ms=self._aborted_at_ms)
 
     @classmethod
-    async def of(cls, services: Services, logs: Sequence[Log], time_slice: TimeSlice) -> Explaining:
+    async def load(cls, services: Services, logs: Sequence[Log], time_slice: TimeSlice) -> Explaining:
         """Begin, after reading the open transactions of all logs."""
         return cls(services, logs, await _open_transactions(services, time_slice), time_slice)
 
@@ -99,7 +99,7 @@ class Explaining:
             await in_thread(Work.READ, data_dir_of(log), _survey, log)
             self._time_slice.begin()
         status = await run_cooperatively(next(self._statuses), self._time_slice)
-        hanging = self._unheard_of(status)
+        hanging = self._unknown_transactions(status)
         if hanging:
             # A coordinator knows a transaction for longer than the log has it open. So a transaction hangs if the log has it
             # open before and after the coordinators were asked again, and they do not know it. One that began since may be
@@ -108,12 +108,12 @@ class Explaining:
             self._opened = await _open_transactions(self._services, self._time_slice)
             (again,) = self._services.cleaning.statuses([log], aborted_at_ms=self._aborted_at_ms)
             status = await run_cooperatively(again, self._time_slice)
-            hanging &= self._unheard_of(status)
+            hanging &= self._unknown_transactions(status)
             if was_any_away or self._is_any_away():
                 hanging.clear()
         return _explained(self._services, log, status, self._opened, hanging)
 
-    def _unheard_of(self, status: CleanerStatus) -> set[LoggedTransaction]:
+    def _unknown_transactions(self, status: CleanerStatus) -> set[LoggedTransaction]:
         return {each for each in status.eligibility.open_transactions if each.producer_id not in self._opened}
 
     def _is_any_away(self) -> bool:
@@ -224,11 +224,11 @@ def _sentence(
             * found.is_put_off
         )
         return f"{again.lstrip()} {found.explanation}{look}".lstrip()
-    if found.waits_for is Waits.ACTIVE_SEGMENT and (rolls := next_roll_sentence(found, now_ms)) is not None:
+    if found.waits_for is BlockedReason.ACTIVE_SEGMENT and (rolls := next_roll_sentence(found, now_ms)) is not None:
         return f"{found.explanation}; {rolls}"
-    if found.waits_for is Waits.OPEN_TRANSACTION and transactions:
+    if found.waits_for is BlockedReason.OPEN_TRANSACTION and transactions:
         return str(transactions[0])
-    if found.waits_for is Waits.HELD and found.eligible_at_ms is not None:
+    if found.waits_for is BlockedReason.HELD and found.eligible_at_ms is not None:
         return f"{found.explanation}; it will be released at {moment(found.eligible_at_ms)} at the latest"
     return found.explanation
 

@@ -88,7 +88,7 @@ class ListenerKeys:
         """Load keys as the present options say; or as the static configuration says, if stored options are not usable any
         more."""
         try:
-            return make(self._live_config.of(node_id), listener)
+            return make(self._live_config.node_config(node_id), listener)
         except ConfigError as error:
             static = self._live_config.static.node(node_id)
             try:

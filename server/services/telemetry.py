@@ -69,7 +69,7 @@ class Telemetry:
                 self._hand_over, receive, codec, data, facts, limiter=self._one_at_a_time, abandon_on_cancel=True
             )
         except Exception as error:  # noqa: BLE001 -- any error of a receiver function of the program
-            self._failures.tell(
+            self._failures.log(
                 logging.ERROR, "client metrics of %s were rejected: %.500s", facts["client_instance_id"], error
             )
             return ErrorCode.INVALID_RECORD

@@ -57,12 +57,12 @@ def acknowledge(
     update = partition.update(islice(fates, most))
     if len(update.changes) != most:
         return update, []
-    if any(say_twice(partition, one, behind) for one, behind in pairwise(acknowledgements)):
+    if any(repeats_last(partition, one, behind) for one, behind in pairwise(acknowledgements)):
         raise _not_acquired()  # A caller that acknowledges in pieces must not have changed anything before this error.
     return update, _behind(acknowledgements, update.changes[-1].last)
 
 
-def say_twice(partition: SharePartition, one: Acknowledgement, behind: Acknowledgement) -> bool:
+def repeats_last(partition: SharePartition, one: Acknowledgement, behind: Acknowledgement) -> bool:
     """Whether the second begins with the last offset of the first, which is then no longer acquired."""
     return behind.first_offset == one.last_offset >= partition.start_offset and one.types[-1] != RENEW
 

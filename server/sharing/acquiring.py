@@ -35,7 +35,7 @@ class Acquired(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class AcquireWish:
+class AcquireRequest:
     """Request of a member for records.
 
     Attributes:
@@ -52,7 +52,7 @@ class AcquireWish:
 
 def acquire(
     partition: SharePartition,
-    wish: AcquireWish,
+    wish: AcquireRequest,
     fetch_offset: int,
     fetched: Sequence[OffsetRange],
     elapsed_ms: int,
@@ -104,7 +104,7 @@ def _archive_missing(
         carry_out(update)
 
 
-def _room(partition: SharePartition, wish: AcquireWish, fetch_offset: int, last: int) -> tuple[int, int]:
+def _room(partition: SharePartition, wish: AcquireRequest, fetch_offset: int, last: int) -> tuple[int, int]:
     """Return the last offset that the member may get, and the number of records. If no more records may be in flight, only
     those in flight count."""
     limit = min(wish.max_records, partition.room())
@@ -118,7 +118,7 @@ class _Acquiring:
     """One acquisition."""
 
     def __init__(
-        self, partition: SharePartition, wish: AcquireWish, fetched: Sequence[OffsetRange], last: int, until_ms: int
+        self, partition: SharePartition, wish: AcquireRequest, fetched: Sequence[OffsetRange], last: int, until_ms: int
     ) -> None:
         self._partition = partition
         self._in_flight = partition.in_flight

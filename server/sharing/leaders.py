@@ -1,7 +1,7 @@
 """The share partitions of the partitions that nodes of this process lead. They are loaded at their first fetch. They are
 dropped with the leadership, with the connection that had the last session of their group, and when their state was replaced.
 
-Changes of records are written to the share coordinator and applied in one step (`carry_out`); answers wait for the disk
+Changes of records are written to the share coordinator and applied in one step (`commit`); answers wait for the disk
 (`ShareStateService.settled`). A share partition that was dropped is loaded again, from its written state, by the next request.
 """
 
@@ -22,7 +22,15 @@ from ..coordination.deps import CoordinatorDeps
 from ..partitions.topics import Partition
 from ..runtime.nursery import Tasks
 from ..runtime.time_slices import TimeSlice
-from .beginning import STATE_RETRY_MS, STATE_TRIES, Beginning, Led, ShareGroupConfig, share_group_config, told
+from .loading import (
+    STATE_RETRY_MS,
+    STATE_TRIES,
+    LeadSharePartition,
+    ShareGroupConfig,
+    ShareStateLoader,
+    error_for_members,
+    share_group_config,
+)
 from .share_partition import RUNS_AT_ONCE, SharePartition, Update
 from .share_records import SharePartitionKey
 from .share_sessions import SessionKey, SharedPartition, ShareSession, ShareSessions
@@ -69,21 +77,21 @@ class ShareLeaders:
         self._deps = deps
         self._states = states
         self._tasks = tasks
-        self._led: dict[SharePartitionKey, Led] = {}
+        self._led: dict[SharePartitionKey, LeadSharePartition] = {}
         self._of_groups: dict[str, set[SharePartitionKey]] = {}
         self._of_partitions: dict[tuple[bytes, int], set[SharePartitionKey]] = {}
-        self._to_begin: list[Led] = []
+        self._to_begin: list[LeadSharePartition] = []
         self._leaving: dict[tuple[int, SessionKey], trio.Event] = {}
         """Node id and session -> event that is set when the member's records there are released. For two sessions that end in
         succession, it is that of the later one."""
-        self._beginning = Beginning(deps, states, self.config_of)
+        self._beginning = ShareStateLoader(deps, states, self.config_of)
         self._is_closed = False
         self._sleep = trio.CancelScope()
         self._deadlines = Deadlines(deps.clock.elapsed_ms, self._wake)
         most = deps.config.current.group_share_max_share_sessions
         self.sessions = {node.node_id: ShareSessions(most) for node in deps.nodes}
         """Share sessions by node id."""
-        deps.config.feature_watchers.append(self._take_features)
+        deps.config.feature_watchers.append(self._apply_features)
 
     def __len__(self) -> int:
         return len(self._led)
@@ -111,25 +119,25 @@ class ShareLeaders:
 
     # Share partitions
 
-    def find(self, key: SharePartitionKey) -> Led | None:
+    def find(self, key: SharePartitionKey) -> LeadSharePartition | None:
         """Return the share partition with this key, if it is in use."""
         return self._led.get(key)
 
-    def check(self, led: Led) -> None:
+    def check(self, led: LeadSharePartition) -> None:
         """Raise KafkaError with the reason if the share partition was dropped."""
         if led.leader_epoch != led.partition.leader_epoch:  # It is not dropped yet.
-            self._let_go(led, _moved(led.partition))
+            self._drop(led, _moved_error(led.partition))
         if led.error is not None:
             raise led.error
 
-    def begun(self, key: SharePartitionKey, partition: Partition) -> Led:
+    def get_or_load(self, key: SharePartitionKey, partition: Partition) -> LeadSharePartition:
         """Return the share partition with this key; the first call starts the loading of its state."""
         led = self._led.get(key)
         if led is not None and (led.partition is not partition or led.leader_epoch != partition.leader_epoch):
-            self._let_go(led, _moved(partition))
+            self._drop(led, _moved_error(partition))
             led = None
         if led is None:
-            led = self._led[key] = Led(key, partition, Deadline(_nothing))
+            led = self._led[key] = LeadSharePartition(key, partition, Deadline(_nothing))
             led.deadline.action = partial(self._expire, led)
             self._of_groups.setdefault(key.group_id, set()).add(key)
             self._of_partitions.setdefault(key[1:], set()).add(key)
@@ -138,7 +146,7 @@ class ShareLeaders:
                 self._tasks.start_soon(self._begin_all)
         return led
 
-    def share_of(self, led: Led) -> SharePartition | None:
+    def share_of(self, led: LeadSharePartition) -> SharePartition | None:
         """Return its records, with the present limits and without those that the log no longer has; None until they are
         loaded."""
         share = led.share
@@ -147,7 +155,7 @@ class ShareLeaders:
             share.log_starts_at(led.partition.log.log_start_offset)
         return share
 
-    def carry_out(self, led: Led, update: Update) -> None:
+    def commit(self, led: LeadSharePartition, update: Update) -> None:
         """Write and apply a change of records, and wake fetches that may find records then.
 
         Raises:
@@ -157,14 +165,14 @@ class ShareLeaders:
         self.check(led)
         if update.state_batches:
             try:
-                self._states().write(led.key, _written(led, update))
+                self._states().write(led.key, _state_to_write(led, update))
             except KafkaError as error:
                 raise self._failed(led, error) from error
         if led.share.apply(update):
             led.wake()
         self.locks_changed(led)
 
-    def carry_out_anyway(self, led: Led, update: Update) -> None:
+    def commit_unrequested(self, led: LeadSharePartition, update: Update) -> None:
         """Write and apply a change that no member requested. If it cannot be written, it is applied in memory only, as in
         Apache Kafka.
 
@@ -172,21 +180,21 @@ class ShareLeaders:
             KafkaError: The share partition was dropped.
         """
         try:
-            self.carry_out(led, update)
+            self.commit(led, update)
         except KafkaError as error:
             log.warning("%s: cannot persist the outcome of records: %s", led.key.text, error)
             if led.error is not None:
                 raise
-            self.carry_out(led, update._replace(state_batches=[]))
+            self.commit(led, update._replace(state_batches=[]))
 
-    async def settled(self, led: Led) -> None:
+    async def settle(self, led: LeadSharePartition) -> None:
         """Wait until the written state is on disk. Raises KafkaError with the error for members."""
         try:
             await self._states().settled(led.key)
         except KafkaError as error:
             raise self._failed(led, error) from error
 
-    def locks_changed(self, led: Led) -> None:
+    def locks_changed(self, led: LeadSharePartition) -> None:
         """Update the deadline after records were acquired, or their locks renewed."""
         due_ms = None if led.share is None else led.share.next_expiry_ms()
         if due_ms is not None and led.error is None:
@@ -198,19 +206,19 @@ class ShareLeaders:
         keys = (key for one in partitions for key in self._of_partitions.get((topic_id, one.index), ()))
         all_of_it = [self._led[key] for key in keys]
         for led in all_of_it[:LET_GO_AT_ONCE]:
-            self._let_go(led, _moved(led.partition))
+            self._drop(led, _moved_error(led.partition))
         if left := all_of_it[LET_GO_AT_ONCE:]:
-            self._tasks.start_soon(self._let_go_of, left)
+            self._tasks.start_soon(self._drop_all, left)
 
-    async def _let_go_of(self, left: list[Led]) -> None:
+    async def _drop_all(self, left: list[LeadSharePartition]) -> None:
         time_slice = TimeSlice()
         async for led in time_slice.each(left):
-            self._let_go(led, _moved(led.partition))
+            self._drop(led, _moved_error(led.partition))
 
-    def begun_anew(self, key: SharePartitionKey) -> None:
+    def drop_replaced(self, key: SharePartitionKey) -> None:
         """Drop a share partition whose state was replaced."""
         if (led := self._led.get(key)) is not None:
-            self._let_go(led, _moved(led.partition))
+            self._drop(led, _moved_error(led.partition))
 
     # Sessions
 
@@ -240,7 +248,7 @@ class ShareLeaders:
             self._leaving |= {(node_id, session.key): done for session, done in leaving}
             self._tasks.start_soon(self._leave, node_id, leaving, visitor.groups)
 
-    def _take_features(self) -> None:
+    def _apply_features(self) -> None:
         """End all sessions when share groups are no longer served, as in Apache Kafka. Everything is loaded again once they
         are."""
         if not self._deps.config.feature_level(SHARE_GROUPS):
@@ -251,7 +259,7 @@ class ShareLeaders:
     async def _forget_all(self) -> None:
         time_slice = TimeSlice()
         async for key in time_slice.each(tuple(self._led)):
-            self.begun_anew(key)
+            self.drop_replaced(key)
 
     def close(self) -> None:
         """Stop: the next start offers acquired records again."""
@@ -265,7 +273,7 @@ class ShareLeaders:
             async for key in time_slice.each(tuple(self._of_groups.get(group_id, ()))):
                 if any(of_node.members(group_id) for of_node in self.sessions.values()):
                     break
-                self.begun_anew(key)
+                self.drop_replaced(key)
 
     async def _release(self, node_id: int, session: ShareSession, done: trio.Event) -> None:
         """Release a member's records. Raises nothing: the locks release the records that could not be released here. The method
@@ -306,7 +314,7 @@ class ShareLeaders:
         if led is None or share is None or led.partition.leader != node_id:
             return False
         update = share.release(session.key.member_id, RUNS_AT_ONCE)
-        self.carry_out(led, update)
+        self.commit(led, update)
         return len(update.changes) == RUNS_AT_ONCE
 
     # Beginning and ending
@@ -321,25 +329,25 @@ class ShareLeaders:
             await time_slice.next()
             del self._to_begin[: len(some)]
 
-    async def _begin(self, led: Led) -> None:
+    async def _begin(self, led: LeadSharePartition) -> None:
         try:
             await self._beginning.begin(led)
         except KafkaError as error:
-            self._let_go(led, told(error))
+            self._drop(led, error_for_members(error))
         except Exception as error:
             log.exception("cannot load %s", led.key.text)
-            self._let_go(led, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
+            self._drop(led, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)))
         led.wake()
 
-    def _failed(self, led: Led, error: KafkaError) -> KafkaError:
+    def _failed(self, led: LeadSharePartition, error: KafkaError) -> KafkaError:
         """Return the error for members after a failed write, in Apache Kafka's words. A share partition that does not own its
         state is dropped."""
-        said = told(KafkaError(error.code, f"Error in write state RPC. {error.message}"))
+        said = error_for_members(KafkaError(error.code, f"Error in write state RPC. {error.message}"))
         if said.code != ErrorCode.COORDINATOR_NOT_AVAILABLE:
-            self._let_go(led, said)
+            self._drop(led, said)
         return said
 
-    def _let_go(self, led: Led, error: KafkaError) -> None:
+    def _drop(self, led: LeadSharePartition, error: KafkaError) -> None:
         if led.error is not None:
             return
         led.error = error
@@ -352,18 +360,18 @@ class ShareLeaders:
 
     # Time
 
-    def _expire(self, led: Led, _now_ms: int) -> None:
+    def _expire(self, led: LeadSharePartition, _now_ms: int) -> None:
         share = self.share_of(led)
         if share is None:
             return
         with suppress(KafkaError):  # It was dropped.
-            self.carry_out_anyway(led, share.expire(self._deps.clock.elapsed_ms(), RUNS_AT_ONCE))
+            self.commit_unrequested(led, share.expire(self._deps.clock.elapsed_ms(), RUNS_AT_ONCE))
 
     def _wake(self) -> None:
         self._sleep.cancel()
 
 
-def _written(led: Led, update: Update) -> WrittenState:
+def _state_to_write(led: LeadSharePartition, update: Update) -> WrittenState:
     return WrittenState(
         update.state_epoch,
         led.leader_epoch,
@@ -373,7 +381,7 @@ def _written(led: Led, update: Update) -> WrittenState:
     )
 
 
-def _moved(partition: Partition) -> KafkaError:
+def _moved_error(partition: Partition) -> KafkaError:
     return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.topic_partition} must be loaded again")
 
 

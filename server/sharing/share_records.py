@@ -45,7 +45,7 @@ class SharePartitionKey(NamedTuple):
         return f"{self.group_id}:{uuid_text(self.topic_id)}:{self.partition}"
 
     @classmethod
-    def of_text(cls, text: str) -> SharePartitionKey:
+    def from_text(cls, text: str) -> SharePartitionKey:
         """Parse a `text`. Raises KafkaError INVALID_REQUEST if it is not one."""
         *group, topic_id, partition = ["", "", *text.rstrip(":").split(":")]
         group_id = ":".join(group[2:])

@@ -48,7 +48,7 @@ class ShareSession:
         self.places = places
         self.connection = connection
 
-    def must_tell(self, place: SharedPartition, *, has_records: bool, has_error: bool) -> bool:
+    def needs_row(self, place: SharedPartition, *, has_records: bool, has_error: bool) -> bool:
         """Whether an answer must have a row for a partition; the answer is assumed to have it. A row with an error is followed
         by another row."""
         is_due = self.places.get(place, True)
@@ -103,12 +103,12 @@ class ShareSessions:
                 raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED, f"too many share sessions (limit {self._most})")
             self._check_room(len(made))
             return self._begin(key, made, connection)
-        session = self._found(key)
+        session = self._require_session(key)
         if epoch == FINAL_EPOCH:
             return session
         self._check(session, epoch)
         made = yield from _with(session.places, places, forgotten, is_due=True)
-        if self._found(key) is not session:
+        if self._require_session(key) is not session:
             raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "the share session was replaced by a new one")
         self._check(session, epoch)  # Each change gives the session another epoch.
         if len(made) > len(session.places):
@@ -126,7 +126,7 @@ class ShareSessions:
         """
         if epoch == FULL_EPOCH:
             raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "acknowledgements cannot start a share session")
-        session = self._found(key)
+        session = self._require_session(key)
         if epoch != FINAL_EPOCH:
             self._check(session, epoch)
             session.grow()
@@ -138,7 +138,7 @@ class ShareSessions:
         Raises:
             KafkaError: SHARE_SESSION_NOT_FOUND.
         """
-        session = self._found(key)
+        session = self._require_session(key)
         self._forget(key)
         return session
 
@@ -167,7 +167,7 @@ class ShareSessions:
         self._count(session)
         return session
 
-    def _found(self, key: SessionKey) -> ShareSession:
+    def _require_session(self, key: SessionKey) -> ShareSession:
         session = self._sessions.get(key)
         if session is None:
             raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND, f"member {key.member_id} has no share session")

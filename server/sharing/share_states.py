@@ -233,10 +233,10 @@ class ShareStates:
             self._last_deleted = offset
         else:
             updates = 0 if state is None or state.updates >= self._updates_per_snapshot else state.updates
-            self._states[place] = _of_snapshot(value, state, offset, updates)
+            self._states[place] = _from_snapshot(value, state, offset, updates)
 
 
-def _of_snapshot(value: ShareSnapshotValue, before: ShareState | None, offset: int, updates: int) -> ShareState:
+def _from_snapshot(value: ShareSnapshotValue, before: ShareState | None, offset: int, updates: int) -> ShareState:
     batches = read_batches(value.state_batches)
     if not are_apart(batches):
         batches = tuple(merged(batches, value.start_offset))

@@ -20,7 +20,7 @@ from ..coordination.coordinator import Coordinator
 from ..coordination.deadlines import Deadline
 from ..coordination.jobs import Job, for_each
 from ..coordination.shard import ShardState
-from ..coordination.store import RecordStore, WhenFlushed, at_once
+from ..coordination.store import RecordStore, WhenFlushed, call_at_once
 from ..partitions.internal_topics import SHARE_STATE_TOPIC
 from .share_records import Change, SharePartitionKey, write_record
 from .share_states import ShareState, ShareStates, ShareStateShard, WrittenState
@@ -38,7 +38,7 @@ class ShareStateSettings:
     cold_interval_ms: int
 
     @classmethod
-    def of(cls, config: BrokerConfig) -> Self:
+    def from_config(cls, config: BrokerConfig) -> Self:
         return cls(
             config.share_coordinator_snapshot_update_records_per_snapshot,
             config.share_coordinator_state_topic_prune_interval_ms,
@@ -67,7 +67,7 @@ class ShareStateCoordinator(Coordinator[ShareStateShard]):
         *,
         exists: Callable[[bytes, int], bool],
         prune: Callable[[int, int], None],
-        when_flushed: WhenFlushed = at_once,
+        when_flushed: WhenFlushed = call_at_once,
         on_replaced: Callable[[SharePartitionKey], None] = lambda key: None,
         elapsed_ms: Callable[[], int],
         on_earlier: Callable[[], None] = lambda: None,

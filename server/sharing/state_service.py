@@ -27,7 +27,7 @@ class ShareStateService(CoordinatorService[ShareStateCoordinator, ShareStateShar
     """
 
     def __init__(self, deps: CoordinatorDeps, on_replaced: Callable[[SharePartitionKey], None]) -> None:
-        settings = ShareStateSettings.of(deps.config.current)
+        settings = ShareStateSettings.from_config(deps.config.current)
         super().__init__(
             deps,
             lambda store, on_earlier: ShareStateCoordinator(

@@ -151,14 +151,14 @@ class Instances:
         self._forget(elapsed_ms)
         instance = self._by_id.get(instance_id)
         while instance is None or instance.version != self._version or instance.connection() is not connection:
-            instance = await self._made(instance_id, facts, connection)
+            instance = await self._make_instance(instance_id, facts, connection)
             self._forget(elapsed_ms)
         instance.seen_ms = elapsed_ms
         self._by_id.pop(instance_id, None)
         self._by_id[instance_id] = instance
         return instance
 
-    async def _made(self, instance_id: bytes, facts: Mapping[str, str | None], connection: object) -> Instance:
+    async def _make_instance(self, instance_id: bytes, facts: Mapping[str, str | None], connection: object) -> Instance:
         time_slice, version, meant = TimeSlice(), self._version, list[Subscription]()
         async for _, each in time_slice.each(self._subscriptions.values()):  # another dict, if they change during this
             if each.means(facts):

@@ -80,8 +80,8 @@ class Directory:
         self._written_bytes += size_bytes
         while len(self._written) > FILES_MAX or self._written_bytes > FILES_BYTES_MAX:
             self._remove_oldest()
-        self._put(f"{name}.json", about)
-        self._put(f"{name}.otlp", otlp)
+        self._write_file(f"{name}.json", about)
+        self._write_file(f"{name}.otlp", otlp)
 
     def _remove_oldest(self) -> None:
         name, size_bytes = self._written.popleft()
@@ -89,7 +89,7 @@ class Directory:
         for file in (f"{name}.otlp", f"{name}.json", f".{name}.otlp", f".{name}.json"):
             (self._path / file).unlink(missing_ok=True)
 
-    def _put(self, name: str, data: bytes) -> None:
+    def _write_file(self, name: str, data: bytes) -> None:
         beside = self._path / f".{name}"
         with open(open_file(str(beside), os.O_WRONLY, create=True, truncate=True), "wb") as file:
             file.write(data)

@@ -41,7 +41,7 @@ class Settings:
 
 def read(config: pytest.Config, environment: Mapping[str, str] = os.environ) -> Settings:
     """Read the settings of a run. Raises pytest.UsageError, in one line."""
-    given = {setting.name: _given(setting, config, environment) for setting in SETTINGS}
+    given = {setting.name: _setting_value(setting, config, environment) for setting in SETTINGS}
     pairs = [pair.partition("=") for pair in given["option"] or ()]
     for name, equals, value in pairs:
         if not name or not equals:
@@ -66,7 +66,7 @@ def reset(when: str) -> str:
     return when
 
 
-def _given(setting: Setting, config: pytest.Config, environment: Mapping[str, str]) -> Any:
+def _setting_value(setting: Setting, config: pytest.Config, environment: Mapping[str, str]) -> Any:
     for value in (config.getoption(setting.flag), config.getini(setting.ini)):
         if value:
             return value

@@ -212,7 +212,7 @@ class TransactionCompleter:
             unmarked = metadata.partitions.difference(marked).union(failed)
             self._close(shard, transactional_id, unmarked, now_ms)
             if is_first:
-                self._tell_of_delay(shard, transactional_id)
+                self._log_delay(shard, transactional_id)
 
         self._take_step(shard, transactional_id, marked, go_on, now_ms)
 
@@ -290,7 +290,7 @@ class TransactionCompleter:
         return True
 
     @staticmethod
-    def _tell_of_delay(shard: TransactionShard, transactional_id: str) -> None:
+    def _log_delay(shard: TransactionShard, transactional_id: str) -> None:
         """Log a transaction that could not be closed at once. Retries are not logged: they may continue for a long time."""
         metadata = shard.transactions[transactional_id]
         if metadata.is_prepared:

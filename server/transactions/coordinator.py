@@ -20,7 +20,7 @@ from ..coordination.deadlines import Deadline
 from ..coordination.jobs import Job, Steps
 from ..coordination.records import Producer
 from ..coordination.shard import ShardState
-from ..coordination.store import RecordStore, Tombstones, WhenFlushed, at_once
+from ..coordination.store import RecordStore, Tombstones, WhenFlushed, call_at_once
 from ..partitions.internal_topics import TRANSACTIONS_TOPIC
 from .completer import TransactionCompleter, WriteMarker
 from .decisions import check_not_prepared, check_producer, decide
@@ -47,7 +47,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         store: RecordStore,
         *,
         write_marker: WriteMarker,
-        when_flushed: WhenFlushed = at_once,
+        when_flushed: WhenFlushed = call_at_once,
         take_producer_id: Callable[[], int],
         transaction_version: Callable[[], int],
         elapsed_ms: Callable[[], int],
@@ -170,7 +170,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         Raises:
             KafkaError: also INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
         """
-        metadata = _known(shard, transactional_id)
+        metadata = _require_metadata(shard, transactional_id)
         check_not_prepared(metadata)
         check_producer(metadata, producer)
         if metadata.state is TransactionState.ONGOING and metadata.partitions.issuperset(partitions):
@@ -187,7 +187,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         Raises:
             KafkaError: also INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
         """
-        metadata = _known(shard, transactional_id)
+        metadata = _require_metadata(shard, transactional_id)
         check_producer(metadata, producer)
         check_not_prepared(metadata)
         return [one for one in partitions if one not in metadata.partitions]
@@ -209,7 +209,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         Raises:
             KafkaError: also INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
         """
-        metadata = _known(shard, transactional_id)
+        metadata = _require_metadata(shard, transactional_id)
         decision = decide(metadata, producer, commit, client_version)
         if decision is not None:
             self._completer.end(shard, metadata, decision, client_version, now_ms)
@@ -289,7 +289,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         self._deadlines.start(self._expiry, interval_ms)
 
 
-def _known(shard: TransactionShard, transactional_id: str) -> TransactionMetadata:
+def _require_metadata(shard: TransactionShard, transactional_id: str) -> TransactionMetadata:
     shard.check_active()
     metadata = shard.transactions.get(transactional_id)
     if metadata is None:

@@ -22,7 +22,7 @@ SUPERSEDED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_
 """Errors of a partition that has a later epoch of the producer or coordinator; they are permanent."""
 
 
-class OffsetKeeper(Protocol):
+class OffsetStore(Protocol):
     """Keeper of the offsets that transactions commit: the group coordinator."""
 
     def transaction_ended(self, partition: int, producer_id: int, *, commit: bool) -> None:
@@ -32,7 +32,7 @@ class OffsetKeeper(Protocol):
 class Markers:
     """Writer of markers in the partitions of one broker."""
 
-    def __init__(self, topics: Topics, appends: Appends, offsets: OffsetKeeper) -> None:
+    def __init__(self, topics: Topics, appends: Appends, offsets: OffsetStore) -> None:
         self._topics = topics
         self._appends = appends
         self._offsets = offsets

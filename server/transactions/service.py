@@ -30,7 +30,7 @@ class TransactionService(CoordinatorService[TransactionCoordinator, TransactionS
 
     def __init__(self, deps: CoordinatorDeps, producer_ids: ProducerIds, markers: Markers) -> None:
         config = deps.config
-        settings = TransactionSettings.of(config.current)
+        settings = TransactionSettings.from_config(config.current)
         super().__init__(
             deps,
             lambda store, on_earlier: TransactionCoordinator(

@@ -26,7 +26,7 @@ class TransactionSettings:
     transactional_id_expiration_ms: int
 
     @classmethod
-    def of(cls, config: BrokerConfig) -> Self:
+    def from_config(cls, config: BrokerConfig) -> Self:
         """Take the coordinator's options from the broker's."""
         return cls(
             transaction_abort_timed_out_transaction_cleanup_interval_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,

@@ -38,7 +38,7 @@ class CleanerCheckpoints:
         entries takes 20 ms.
         """
 
-    def of(self, logs: Iterable[Log]) -> tuple[dict[TopicPartition, int], set[str]]:
+    def read_entries(self, logs: Iterable[Log]) -> tuple[dict[TopicPartition, int], set[str]]:
         """Read the entries of these logs from the disk, and return the directories that could not be read.
 
         A log's entry is the one in its own directory: another directory may have an old entry of that name.

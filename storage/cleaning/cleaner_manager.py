@@ -79,7 +79,7 @@ class CleanerManager(CleaningStates):
                 self._checkpoints.drop_strays(data_dir)
             except OSError as error:
                 self._note(f"cannot correct the cleaner checkpoint of {data_dir}: {error}")
-        checkpoints, unread = self._checkpoints.of(self._logs.values())
+        checkpoints, unread = self._checkpoints.read_entries(self._logs.values())
         for log in self._logs.values():
             checkpoint = checkpoints.get(log.topic_partition, 0)
             if data_dir_of(log) in unread:
@@ -130,7 +130,7 @@ class CleanerManager(CleaningStates):
                 if self._is_choosable(found):
                     is_first = not due or (-found.dirty_ratio, at) <= due[0]
                     if is_first and self._is_as_measured(found):
-                        return (yield from self._taken(found))
+                        return (yield from self._hand_out(found))
                     heappush(due, (-found.dirty_ratio, at))
             yield
         return None
@@ -151,10 +151,10 @@ class CleanerManager(CleaningStates):
                 return None
             if self._is_as_measured(found):
                 self._put_off.discard(log.topic_partition)
-                return (yield from self._taken(found))
+                return (yield from self._hand_out(found))
             yield
 
-    def _taken(self, chosen: LogToClean) -> Generator[None, None, LogToClean]:
+    def _hand_out(self, chosen: LogToClean) -> Generator[None, None, LogToClean]:
         tp = chosen.log.topic_partition
         self.begin(tp)
         last_records: dict[int, LastRecord] = {}
@@ -173,7 +173,7 @@ class CleanerManager(CleaningStates):
     ) -> Steps[list[tuple[int, LogToClean]]]:
         """Measure those of `logs` that are still open, free, compacted and not empty. Only long logs take several steps."""
         free = {at: log for at in asked if (log := logs[at]).config.is_compact and self.is_available(log)}
-        checkpoints, unread = self._checkpoints.of(free.values())
+        checkpoints, unread = self._checkpoints.read_entries(free.values())
         found = []
         for at, log in free.items():
             if log.failure is None and data_dir_of(log) not in unread:
@@ -196,7 +196,7 @@ class CleanerManager(CleaningStates):
     def _is_as_measured(self, found: LogToClean) -> bool:
         """Return whether a log that was measured in several steps still matches the measurement in this step."""
         log = found.log
-        checkpoints, unread = self._checkpoints.of([log])
+        checkpoints, unread = self._checkpoints.read_entries([log])
         dirty_from, _ = first_dirty_offset(log, checkpoints.get(log.topic_partition))
         return (
             self.is_available(log)
@@ -282,7 +282,7 @@ class CleanerManager(CleaningStates):
         """
         for at, log in enumerate(logs):
             if at % CHECKPOINTS_AT_ONCE == 0:
-                checkpoints, _ = self._checkpoints.of(logs[at : at + CHECKPOINTS_AT_ONCE])
+                checkpoints, _ = self._checkpoints.read_entries(logs[at : at + CHECKPOINTS_AT_ONCE])
             yield first_dirty_offset(log, checkpoints.get(log.topic_partition))[0]
 
     def eligibility(self, logs: Sequence[Log], now_ms: int) -> Iterator[Eligibility]:
@@ -312,7 +312,7 @@ class CleanerManager(CleaningStates):
 
         for at, log in enumerate(logs):
             if at % CHECKPOINTS_AT_ONCE == 0:
-                checkpoints, _ = self._checkpoints.of(logs[at : at + CHECKPOINTS_AT_ONCE])
+                checkpoints, _ = self._checkpoints.read_entries(logs[at : at + CHECKPOINTS_AT_ONCE])
             tp = log.topic_partition
             mark = self.uncleanable.get(tp)
             yield assess_in_pieces(
@@ -430,7 +430,7 @@ class CleanerManager(CleaningStates):
         Raises:
             OSError: The checkpoint cannot be read or written.
         """
-        if end_offset > self._checkpoints.of([log])[0].get(log.topic_partition, 0):
+        if end_offset > self._checkpoints.read_entries([log])[0].get(log.topic_partition, 0):
             self._checkpoints.set(log, end_offset)
 
     def about_to_move(self, log: Log, data_dir: str) -> int | None:
@@ -439,15 +439,15 @@ class CleanerManager(CleaningStates):
         Drops an old entry of that name in the other directory.
 
         Returns:
-            The log's checkpoint, for `moved`.
+            The log's checkpoint, for `note_moved`.
 
         Raises:
             OSError: The checkpoint file there cannot be read or written.
         """
         self._checkpoints.drop(data_dir, [log.topic_partition])
-        return self._checkpoints.of([log])[0].get(log.topic_partition)
+        return self._checkpoints.read_entries([log])[0].get(log.topic_partition)
 
-    def moved(self, log: Log, from_dir: str, clean_up_to: int | None) -> None:
+    def note_moved(self, log: Log, from_dir: str, clean_up_to: int | None) -> None:
         """Move the checkpoint of a log that has moved. Waits for the disk.
 
         If the disk refuses, `note` is called, and the log will be cleaned from its start.

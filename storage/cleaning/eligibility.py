@@ -27,7 +27,7 @@ from .dirtiness import (
 from .outlook import (
     HypotheticalLog,
     OpenTransaction,
-    Way,
+    RemedyPlan,
     due_after_time_outs_in_pieces,
     open_transactions,
     ways_in_pieces,
@@ -36,7 +36,7 @@ from .outlook import (
 TRANSACTIONS_SHOWN = 10
 
 
-class Waits(StrEnum):
+class BlockedReason(StrEnum):
     """Reason why a log is not eligible; of several, the first in this order is reported."""
 
     NOT_COMPACTED = "not_compacted"
@@ -52,12 +52,12 @@ class Waits(StrEnum):
 
 
 _MAY_CHANGE = (
-    Waits.NOT_COMPACTED,
-    Waits.HELD,
-    Waits.ACTIVE_SEGMENT,
-    Waits.OPEN_TRANSACTION,
-    Waits.MIN_COMPACTION_LAG,
-    Waits.BELOW_MIN_RATIO,
+    BlockedReason.NOT_COMPACTED,
+    BlockedReason.HELD,
+    BlockedReason.ACTIVE_SEGMENT,
+    BlockedReason.OPEN_TRANSACTION,
+    BlockedReason.MIN_COMPACTION_LAG,
+    BlockedReason.BELOW_MIN_RATIO,
 )
 """ErrorMessageBudget that may end by time or by another operation, without a change of the cleaner."""
 
@@ -90,7 +90,7 @@ class Eligibility:
     """How long the oldest dirty record has been waiting beyond `max.compaction.lag.ms`; 0: not overdue."""
     eligible: bool
     """Whether the next round of the cleaner may clean it; of several eligible logs the dirtiest is cleaned first."""
-    waits_for: Waits | None
+    waits_for: BlockedReason | None
     """Reason why it is not eligible; None if it is."""
     explanation: str
     """Why it is or is not eligible, as a sentence."""
@@ -105,7 +105,7 @@ class Eligibility:
     """Size of the largest batch that still fits into the active segment; -1: none does; None: it is empty."""
     open_transactions: tuple[OpenTransaction, ...]
     """The oldest open transactions, at most `TRANSACTIONS_SHOWN`."""
-    ways: tuple[Way, ...]
+    ways: tuple[RemedyPlan, ...]
     """Ways to make it eligible, the smallest change first; empty if it is eligible, nothing helps, or they were not requested."""
     forced_bytes: int
     """Dirty bytes for a forced pass, which rolls the active segment and includes young segments; 0 if not requested."""
@@ -158,37 +158,37 @@ def assess_in_pieces(
         uncleanable = uncleanable or str(error) or type(error).__name__
     config = log.config
     producer_id = log.producers.first_unstable_producer_id if bound.by is BoundBy.OPEN_TRANSACTION else None
-    obstacles: tuple[tuple[Waits, str | None], ...] = (
-        (Waits.NOT_COMPACTED, None if config.is_compact else "cleanup.policy does not include compact"),
-        (Waits.CLEANER_OFF, cleaner_off),
-        (Waits.OFFLINE, log.failure and f"the log is offline: {log.failure}"),
+    obstacles: tuple[tuple[BlockedReason, str | None], ...] = (
+        (BlockedReason.NOT_COMPACTED, None if config.is_compact else "cleanup.policy does not include compact"),
+        (BlockedReason.CLEANER_OFF, cleaner_off),
+        (BlockedReason.OFFLINE, log.failure and f"the log is offline: {log.failure}"),
         (
-            Waits.UNCLEANABLE,
+            BlockedReason.UNCLEANABLE,
             uncleanable
             and f"a pass failed ({uncleanable}); it is retried when the topic's configuration or the log start changes,"
             " or when the broker restarts",
         ),
-        (Waits.HELD, held and f"the partition is {held}"),
+        (BlockedReason.HELD, held and f"the partition is {held}"),
     )
     waits_for, explanation = next(((why, text) for why, text in obstacles if text), (None, ""))
     opened = open_transactions(log)
-    eligible_at_ms, ways, forced_bytes = None, tuple[Way, ...](), 0
+    eligible_at_ms, ways, forced_bytes = None, tuple[RemedyPlan, ...](), 0
     if waits_for is None and not found.is_due:
         waits_for, explanation = _what_is_missing(found, bound, producer_id)
     if waits_for in _MAY_CHANGE and cleaner_off is None and uncleanable is None and log.failure is None:
         ends = ((each.first_offset, aborted_at_ms(each.producer_id)) for each in opened)
         known = [(first_offset, end_ms) for first_offset, end_ms in ends if end_ms is not None]
-        if waits_for is Waits.HELD:
+        if waits_for is BlockedReason.HELD:
             if held_until_ms is not None:
                 since_ms = max(now_ms, held_until_ms)
                 eligible_at_ms = yield from due_after_time_outs_in_pieces(log, dirty_from, since_ms, known)
-        elif waits_for is not Waits.NOT_COMPACTED:
+        elif waits_for is not BlockedReason.NOT_COMPACTED:
             eligible_at_ms = yield from due_after_time_outs_in_pieces(log, dirty_from, now_ms, known)
             rolled = HypotheticalLog(log, is_rolled=True)
             forced_bound = yield from find_bound_in_pieces(rolled, dirty_from, now_ms, young_too=True)
             forced = yield from dirtiness_in_pieces(rolled, dirty_from, now_ms, forced_bound)
             forced_bytes = forced.cleanable_bytes
-        if with_ways and waits_for is not Waits.HELD:
+        if with_ways and waits_for is not BlockedReason.HELD:
             ways = yield from ways_in_pieces(log, dirty_from, now_ms)
     return Eligibility(
         cleanup_policy=config.cleanup_policy,
@@ -221,14 +221,17 @@ def assess_in_pieces(
     )
 
 
-def _what_is_missing(found: LogToClean, bound: Bound, producer_id: int | None) -> tuple[Waits, str]:
+def _what_is_missing(found: LogToClean, bound: Bound, producer_id: int | None) -> tuple[BlockedReason, str]:
     """Return why a log that no operation has is not due."""
     log = found.log
     if found.cleanable_bytes > 0:
         ratio, wanted = found.dirty_ratio, log.config.min_cleanable_dirty_ratio
-        return Waits.BELOW_MIN_RATIO, f"dirty ratio {ratio:.3f} is not above min.cleanable.dirty.ratio={wanted:g}"
+        return (
+            BlockedReason.BELOW_MIN_RATIO,
+            f"dirty ratio {ratio:.3f} is not above min.cleanable.dirty.ratio={wanted:g}",
+        )
     if found.first_dirty_offset >= log.log_end_offset:
-        return Waits.ALL_CLEAN, "nothing is dirty"
+        return BlockedReason.ALL_CLEAN, "nothing is dirty"
     sentences = {
         BoundBy.ACTIVE_SEGMENT: "all dirty records are in the active segment, which is cleaned only after it has rolled",
         BoundBy.OPEN_TRANSACTION: f"producer {producer_id} has an open transaction since offset"
@@ -236,4 +239,4 @@ def _what_is_missing(found: LogToClean, bound: Bound, producer_id: int | None) -
         BoundBy.MIN_COMPACTION_LAG: f"the segment at offset {bound.offset} contains records younger than"
         f" min.compaction.lag.ms={log.config.min_compaction_lag_ms}",
     }
-    return Waits(bound.by), sentences[bound.by]
+    return BlockedReason(bound.by), sentences[bound.by]

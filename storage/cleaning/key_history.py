@@ -20,7 +20,7 @@ from ..steps import Steps
 from .dirtiness import BoundBy
 
 
-class Fate(StrEnum):
+class TransactionOutcome(StrEnum):
     """State of a record's transaction."""
 
     NONE = "none"
@@ -29,10 +29,10 @@ class Fate(StrEnum):
     OPEN = "open"
 
 
-_COUNTS = (Fate.NONE, Fate.COMMITTED)
+_COUNTS = (TransactionOutcome.NONE, TransactionOutcome.COMMITTED)
 
 
-class Goes(StrEnum):
+class RemovalReason(StrEnum):
     """Reason why the next pass removes a record: the counts of `RemovedRecords`."""
 
     SUPERSEDED = "superseded"
@@ -40,7 +40,7 @@ class Goes(StrEnum):
     ABORTED = "aborted"
 
 
-class Stays(StrEnum):
+class RetentionReason(StrEnum):
     """Reason why the next pass keeps a record."""
 
     NEWEST = "newest"
@@ -72,12 +72,12 @@ class KeyRecord:
     is_in_clean_part: bool
     """Whether a pass has covered it, according to the checkpoint."""
     producer_id: int | None
-    transaction: Fate
+    transaction: TransactionOutcome
     superseded_by: int | None
     """Offset of the next newer record of the key that is not aborted and not in an open transaction."""
-    goes: Goes | None
+    goes: RemovalReason | None
     """Why the next pass removes it; None: it is kept."""
-    stays: Stays | None
+    stays: RetentionReason | None
     delete_horizon_ms: int | None
     """For a tombstone, time from which a pass removes it, in ms since 1970; None: not seen by a pass yet, or not a tombstone."""
 
@@ -106,7 +106,7 @@ class _Found(NamedTuple):
     value_bytes: int | None
     segment_base_offset: int
     producer_id: int | None
-    fate: Fate
+    fate: TransactionOutcome
     delete_horizon_ms: int | None
 
 
@@ -179,16 +179,16 @@ class KeySearch:
                     )
                 )
 
-    def _fate(self, batch: RecordBatch, aborted: Sequence[AbortedTxn]) -> Fate:
+    def _fate(self, batch: RecordBatch, aborted: Sequence[AbortedTxn]) -> TransactionOutcome:
         if not batch.is_transactional:
-            return Fate.NONE
+            return TransactionOutcome.NONE
         if batch.base_offset >= self._open.get(batch.producer_id, self._end):
-            return Fate.OPEN
+            return TransactionOutcome.OPEN
         is_aborted = any(
             txn.producer_id == batch.producer_id and txn.first_offset <= batch.base_offset < txn.last_offset
             for txn in aborted
         )
-        return Fate.ABORTED if is_aborted else Fate.COMMITTED
+        return TransactionOutcome.ABORTED if is_aborted else TransactionOutcome.COMMITTED
 
     def _history(self) -> KeyHistory:
         counting = [each.offset for each in self._found if each.fate in _COUNTS]
@@ -227,22 +227,31 @@ class KeySearch:
             delete_retention_ms=self._log.config.delete_retention_ms,
         )
 
-    def _outlook(self, each: _Found, superseded_by: int | None, mapped: int) -> tuple[Goes | None, Stays | None]:
+    def _outlook(
+        self, each: _Found, superseded_by: int | None, mapped: int
+    ) -> tuple[RemovalReason | None, RetentionReason | None]:
         horizon_ms = each.delete_horizon_ms
         if each.offset >= self._upper:
-            return None, Stays.NEWEST if superseded_by is None and each.fate in _COUNTS else Stays.BOUND
-        if each.fate is Fate.ABORTED:
-            return Goes.ABORTED, None
+            return (
+                None,
+                RetentionReason.NEWEST if superseded_by is None and each.fate in _COUNTS else RetentionReason.BOUND,
+            )
+        if each.fate is TransactionOutcome.ABORTED:
+            return RemovalReason.ABORTED, None
         if each.offset < mapped:
-            return Goes.SUPERSEDED, None
+            return RemovalReason.SUPERSEDED, None
         if each.value_bytes is None:
             if horizon_ms is None:
-                return None, Stays.NO_HORIZON_YET
-            return (Goes.TOMBSTONE, None) if horizon_ms <= self._now_ms else (None, Stays.DELETE_HORIZON)
+                return None, RetentionReason.NO_HORIZON_YET
+            return (
+                (RemovalReason.TOMBSTONE, None)
+                if horizon_ms <= self._now_ms
+                else (None, RetentionReason.DELETE_HORIZON)
+            )
         if superseded_by is None:
-            return None, Stays.NEWEST
+            return None, RetentionReason.NEWEST
         is_beyond = superseded_by >= self._upper
-        return None, Stays.SUPERSEDED_BEYOND_BOUND if is_beyond else Stays.SUPERSEDED_IN_CLEAN_PART
+        return None, RetentionReason.SUPERSEDED_BEYOND_BOUND if is_beyond else RetentionReason.SUPERSEDED_IN_CLEAN_PART
 
 
 def _may_hold(batch: RecordBatch, key: bytes) -> bool:

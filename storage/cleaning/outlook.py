@@ -27,7 +27,7 @@ TRANSACTIONS_MAX = 1_000
 """Maximum number of open transactions that are checked: half a millisecond."""
 
 
-class Move(StrEnum):
+class RemedyAction(StrEnum):
     """Action on a log that the cleaner does not clean, the smallest first."""
 
     ROLL = "roll"
@@ -42,10 +42,10 @@ class Move(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class RemedyPlan:
     """A set of moves that together make a log eligible; all of them are required."""
 
-    moves: tuple[Move, ...]
+    moves: tuple[RemedyAction, ...]
     eligible_at_ms: int | None
     """Time from which it is eligible, in ms since 1970; None: at once."""
 
@@ -157,12 +157,12 @@ def open_transactions(log: Log) -> list[OpenTransaction]:
     return [OpenTransaction(producer_id, first_offset) for first_offset, producer_id in found]
 
 
-def ways_in_pieces(log: Log, dirty_from: int, now_ms: int) -> Steps[tuple[Way, ...]]:
+def ways_in_pieces(log: Log, dirty_from: int, now_ms: int) -> Steps[tuple[RemedyPlan, ...]]:
     """Return all ways to make a log eligible that is not, the shortest and least first.
 
     A longer way is included only if it is faster. A marker that is written now may also roll the active segment.
     """
-    found: list[Way] = []
+    found: list[RemedyPlan] = []
     for moves in _combinations(log):
         if any(other.eligible_at_ms is None and set(other.moves) < set(moves) for other in found):
             continue
@@ -174,16 +174,16 @@ def ways_in_pieces(log: Log, dirty_from: int, now_ms: int) -> Steps[tuple[Way, .
     return tuple(sorted(found, key=lambda way: (way.eligible_at_ms is not None, len(way.moves))))
 
 
-def _combinations(log: Log) -> Iterator[tuple[Move, ...]]:
+def _combinations(log: Log) -> Iterator[tuple[RemedyAction, ...]]:
     config = log.config
-    needed = () if config.is_compact else (Move.COMPACT_POLICY,)
+    needed = () if config.is_compact else (RemedyAction.COMPACT_POLICY,)
     choices = [
         move
         for move, is_possible in (
-            (Move.ROLL, log.segments.active.base_offset < log.log_end_offset),
-            (Move.END_TRANSACTIONS, log.producers.first_unstable_offset is not None),
-            (Move.NO_MIN_LAG, config.min_compaction_lag_ms > 0),
-            (Move.LOWER_RATIO, config.min_cleanable_dirty_ratio > 0),
+            (RemedyAction.ROLL, log.segments.active.base_offset < log.log_end_offset),
+            (RemedyAction.END_TRANSACTIONS, log.producers.first_unstable_offset is not None),
+            (RemedyAction.NO_MIN_LAG, config.min_compaction_lag_ms > 0),
+            (RemedyAction.LOWER_RATIO, config.min_cleanable_dirty_ratio > 0),
         )
         if is_possible
     ]
@@ -193,16 +193,16 @@ def _combinations(log: Log) -> Iterator[tuple[Move, ...]]:
                 yield (*needed, *moves)
 
 
-def _tried(log: Log, dirty_from: int, now_ms: int, moves: tuple[Move, ...]) -> Steps[Way | None]:
+def _tried(log: Log, dirty_from: int, now_ms: int, moves: tuple[RemedyAction, ...]) -> Steps[RemedyPlan | None]:
     config = log.config
-    if Move.COMPACT_POLICY in moves:
+    if RemedyAction.COMPACT_POLICY in moves:
         config = replace(config, cleanup_policy=(COMPACT,))
-    if Move.NO_MIN_LAG in moves:
+    if RemedyAction.NO_MIN_LAG in moves:
         config = replace(config, min_compaction_lag_ms=0)
-    if Move.LOWER_RATIO in moves:
+    if RemedyAction.LOWER_RATIO in moves:
         config = replace(config, min_cleanable_dirty_ratio=0.0)
-    is_rolled, stable = Move.ROLL in moves, None
-    if Move.END_TRANSACTIONS in moves:
+    is_rolled, stable = RemedyAction.ROLL in moves, None
+    if RemedyAction.END_TRANSACTIONS in moves:
         stable, rolls = log.high_watermark, next_roll(log)
         is_rolled = is_rolled or (rolls is not None and rolls.from_ms is not None and rolls.from_ms <= now_ms)
     supposed = HypotheticalLog(log, config=config, is_rolled=is_rolled, last_stable_offset=stable)
@@ -210,12 +210,12 @@ def _tried(log: Log, dirty_from: int, now_ms: int, moves: tuple[Move, ...]) -> S
     if due_ms is None:
         return None
     ratio = None
-    if Move.LOWER_RATIO in moves:
+    if RemedyAction.LOWER_RATIO in moves:
         then = yield from dirtiness_in_pieces(supposed, dirty_from, due_ms)
         ratio = _below(then.dirty_ratio)
         if ratio >= log.config.min_cleanable_dirty_ratio:
             return None  # the ratio is not what prevents a pass
-    return Way(moves=moves, eligible_at_ms=due_ms if due_ms > now_ms else None, min_cleanable_dirty_ratio=ratio)
+    return RemedyPlan(moves=moves, eligible_at_ms=due_ms if due_ms > now_ms else None, min_cleanable_dirty_ratio=ratio)
 
 
 def _below(ratio: float) -> float:

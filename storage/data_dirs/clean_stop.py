@@ -53,7 +53,7 @@ def write(files: Files, data_dir: str, logs: Iterable[LogReader]) -> None:
         logs: The logs in the directory, closed.
     """
     said = {
-        str(log.topic_partition): StoppedLog.of(log.files, log.directory, log.log_start_offset).said for log in logs
+        str(log.topic_partition): StoppedLog.read(log.files, log.directory, log.log_start_offset).said for log in logs
     }
     # The epoch is a number that KRaft controllers compare; -1 means "unknown", as without a controller.
     _write(files, data_dir, {"version": 0, "brokerEpoch": -1, _LOGS: said})

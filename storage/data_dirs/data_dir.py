@@ -65,7 +65,7 @@ class DataDir:
             files.check_data_dir(path)
             self._lock = files.lock(paths.join(path, paths.LOCK_FILE))
         except (OSError, DirectoryLockedError) as error:
-            raise DataDirectoryError.of(path, error) from error
+            raise DataDirectoryError.from_error(path, error) from error
         try:
             if any(files.exists(paths.join(path, name)) for name in (paths.NEXT_CONTENT, paths.NEXT_CONTENT_IN)):
                 raise DataDirectoryError(
@@ -75,7 +75,7 @@ class DataDir:
             self.identity = read_meta_properties(files, path)
         except OSError as error:
             self._lock.release()
-            raise DataDirectoryError.of(path, error) from error
+            raise DataDirectoryError.from_error(path, error) from error
         except DataDirectoryError:
             self._lock.release()
             raise

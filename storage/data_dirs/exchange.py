@@ -43,7 +43,7 @@ def own_entries(files: Files, data_dir: str) -> list[str]:
 
 
 class Exchange:
-    """One exchange. The caller fills the directories in `staged`, and then calls `carry_out` or `drop`.
+    """One exchange. The caller fills the directories in `staged`, and then calls `apply` or `drop`.
 
     Args:
         rng: Random numbers for the ID.
@@ -68,7 +68,7 @@ class Exchange:
             with suppress(OSError):
                 self._files.remove_dir(each)
 
-    def carry_out(self) -> None:
+    def apply(self) -> None:
         """Replace the whole content by the staged content.
 
         Raises:

@@ -48,7 +48,7 @@ def unique(data_dirs: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(path.rstrip("/") or "/" for path in data_dirs))
 
 
-def look(files: Files, data_dirs: Iterable[str]) -> list[FoundDirectory]:
+def inspect_dirs(files: Files, data_dirs: Iterable[str]) -> list[FoundDirectory]:
     """Read the content of these directories. Changes nothing and takes no lock.
 
     Raises:
@@ -58,13 +58,13 @@ def look(files: Files, data_dirs: Iterable[str]) -> list[FoundDirectory]:
     found = []
     for path in unique(data_dirs):
         try:
-            found.append(_look(files, path))
+            found.append(_inspect_dir(files, path))
         except OSError as error:
-            raise DataDirectoryError.of(path, error) from error
+            raise DataDirectoryError.from_error(path, error) from error
     return found
 
 
-def _look(files: Files, path: str) -> FoundDirectory:
+def _inspect_dir(files: Files, path: str) -> FoundDirectory:
     if not files.exists(path):
         return FoundDirectory(path, None, None, (), has_metadata_log=False)
     files.check_data_dir(path)

@@ -147,7 +147,7 @@ class LogManager:
             try:
                 loading.load(each)
             except (OSError, KafkaError) as error:
-                refused = DataDirectoryError.of(each.path, error)
+                refused = DataDirectoryError.from_error(each.path, error)
                 if each.health.failure is not None:
                     refused.failed_path = each.path
                 raise refused from error
@@ -228,7 +228,7 @@ class LogManager:
         """Begin the deletion of partitions: remove them from `logs`. KeyError: a log was not found.
 
         Later calls of their logs raise UNKNOWN_TOPIC_OR_PARTITION. The cleaner must have released them. The caller runs
-        `carry_out` in any thread, while no flush of these logs is under way. Then it calls `end_delete`, even after an error.
+        `rename_dirs` in any thread, while no flush of these logs is under way. Then it calls `end_delete`, even after an error.
         Until then no partition with one of the names may be created.
         """
         logs = [self.logs[each] for each in topic_partitions]

@@ -51,7 +51,7 @@ class Assigned:
     marks: list[str] = field(default_factory=list)
     """Marker files of moves that are over."""
 
-    def carry_out(self, files: Files, rng: random.Random, note: Callable[[str], None]) -> None:
+    def apply(self, files: Files, rng: random.Random, note: Callable[[str], None]) -> None:
         """Make all changes; they are on disk on return."""
         for topic_partition, data_dir in self.undecided.items():
             note(
@@ -181,7 +181,7 @@ def _reading(data_dir: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise DataDirectoryError.of(data_dir, error) from error
+        raise DataDirectoryError.from_error(data_dir, error) from error
 
 
 Candidate: TypeAlias = tuple[str, bytes | None]

@@ -50,13 +50,13 @@ class PendingDeletion:
         self._files = files
         self._staying = staying
 
-    def let_go(self) -> list[Log]:
+    def release_logs(self) -> list[Log]:
         """Release the logs to the caller, as the last step. The files of a log close when the caller drops it."""
         logs, self.logs = list(self.logs), ()
         self.put_aside.clear()
         return logs
 
-    def carry_out(self) -> None:
+    def rename_dirs(self) -> None:
         """Rename the directories, and remove the partitions from the checkpoints; on disk on return.
 
         Raises:

@@ -238,7 +238,7 @@ class Relocation:
             if self._active is None or self._active[0] is not active:
                 if any(each is active for each in self.log.segments.non_active()):
                     continue  # it was rolled just now
-                self._active = self._begun(active)
+                self._active = self._begin_segment(active)
             old, new = self._active
             if new.size_bytes > old.size_bytes:
                 raise RelocationError(f"{self.log.topic_partition} was truncated while it was copied")
@@ -298,7 +298,7 @@ class Relocation:
             old.close()
         return allowed_bytes
 
-    def _begun(self, active: LogSegment) -> tuple[LogSegment, LogSegment]:
+    def _begin_segment(self, active: LogSegment) -> tuple[LogSegment, LogSegment]:
         """Return the active segment, and a new empty one for its batches."""
         snapshot = paths.snapshot_path(self._old_directory, active.base_offset)
         with self._on(self._source):

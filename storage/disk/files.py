@@ -24,7 +24,7 @@ raises, all have ended when the caller gets the error.
 class WouldWaitError(Exception):
     """The requested data is not in memory, and the calling thread must not wait for the disk. Nothing was changed.
 
-    Have another thread call `bring`, which raises the disk's errors, and then repeat the call.
+    Have another thread call `load_cold`, which raises the disk's errors, and then repeat the call.
     """
 
     def __init__(self, bring: Callable[[], None]) -> None:

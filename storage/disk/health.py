@@ -61,7 +61,7 @@ class DataDirectoryError(Exception):
     """Path of the directory if its disk has failed: the others may be used without it."""
 
     @classmethod
-    def of(cls, path: str, error: Exception) -> Self:
+    def from_error(cls, path: str, error: Exception) -> Self:
         """Make the error for a directory from an error of the system or an invalid file."""
         made = cls(str(error) if isinstance(error, UntrustedFileError) else f"data directory {path}: {error}")
         # A read-only file system has more likely been mounted so by mistake than failed.

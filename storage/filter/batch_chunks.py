@@ -21,7 +21,7 @@ class ChunkReader:
     def chunks(self, segment: LogSegment, position: int, end: int | None = None) -> Iterator[int]:
         """Read a segment from `position`, the start of a batch, to `end`, the end of one, or to the end of the segment.
 
-        Yields the size of each chunk in `view`. A chunk begins with a whole batch. The caller must report with `taken` how
+        Yields the size of each chunk in `view`. A chunk begins with a whole batch. The caller must report with `advance` how
         many of its bytes are whole batches before it asks for the next one.
 
         Raises:
@@ -50,7 +50,7 @@ class ChunkReader:
             yield got
             position += self._taken_bytes
 
-    def taken(self, size_bytes: int) -> None:
+    def advance(self, size_bytes: int) -> None:
         """Report how many bytes of the chunk were whole batches."""
         self._taken_bytes = size_bytes
 

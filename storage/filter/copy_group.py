@@ -43,7 +43,7 @@ def copy_group(
             checkpoint(size_bytes)
             taken_bytes = rules.take(segment, reader.view, size_bytes)
             bytes_read += taken_bytes
-            reader.taken(taken_bytes)
+            reader.advance(taken_bytes)
         rules.finish_source(segment.base_offset)
     checkpoint(0)
     cleaned.on_roll()

@@ -38,7 +38,7 @@ class DeadBits(NamedTuple):
     """
 
     @classmethod
-    def of_all(
+    def from_arrays(
         cls,
         dead: array[int],
         tombstones: array[int],

@@ -118,7 +118,7 @@ class MapBuilder:
         while True:
             at, stop = keys.build(view, at, size_bytes)
             if stop == Stop.DONE:
-                self._reader.taken(at)
+                self._reader.advance(at)
                 return True
             if stop == Stop.COMPRESSED:
                 codec, block, _ = packed_block(view, at)

@@ -48,7 +48,7 @@ class Deletion:
         self._snapshots_below = snapshots_below
         self._one_by_one = one_by_one
 
-    def carry_out(self) -> None:
+    def rename_files(self) -> None:
         """Rename the segments' files and remove old snapshots. Safe during appends, reads and flushes of the log.
 
         Where it matters, each segment is gone from the disk before the next is renamed, so that a power loss brings back only

@@ -45,7 +45,7 @@ class LargeAppend:
     def __init__(self) -> None:
         self._begun: _Begun | None = None
 
-    def written(self, checked: CheckedBatch, segment: LogSegment, batch: memoryview) -> WriteAhead:
+    def take_written(self, checked: CheckedBatch, segment: LogSegment, batch: memoryview) -> WriteAhead:
         """Return the bytes of this batch that another thread has written for this segment.
 
         Raises:

@@ -207,7 +207,7 @@ class Log(DurableLog):
                 segment = self._roll(now_ms)
             ahead = None
             if at_once and size_bytes > AT_ONCE_WRITTEN_BYTES and checked is not None:
-                ahead = self._large.written(checked, segment, view)
+                ahead = self._large.take_written(checked, segment, view)
             segment.append(
                 view,
                 last_offset=last_offset,
@@ -325,7 +325,7 @@ class Log(DurableLog):
         all segments go, a new one begins first, so the LEO is kept. On a full disk everything is deleted whose deletion needs
         no space: the active segment stays, and epochs from before the start are removed later.
 
-        The caller runs `carry_out` in any thread and then calls `end_deletion`, even after an error. Reads and appends are
+        The caller runs `rename_files` in any thread and then calls `end_deletion`, even after an error. Reads and appends are
         allowed in between; another deletion or a swap is not. The caller makes sure that the cleaner does not hold this log.
 
         Raises:

@@ -268,7 +268,7 @@ class LogReader:
             for segment in self.segments:
                 if segment.largest_timestamp_ms >= timestamp_ms:
                     found = yield from segment.search_timestamp(timestamp_ms, self.log_start_offset)
-                    return self._found(found)
+                    return self._found_offset(found)
                 yield
         return None
 
@@ -283,9 +283,9 @@ class LogReader:
             if latest.max_timestamp_ms < 0:
                 return None
             found = yield from latest.search_timestamp(latest.max_timestamp_ms, self.log_start_offset)
-            return self._found(found)
+            return self._found_offset(found)
 
-    def _found(self, found: tuple[int, int] | None) -> FoundOffset | None:
+    def _found_offset(self, found: tuple[int, int] | None) -> FoundOffset | None:
         if found is None:
             return None
         epoch = self.leader_epochs.epoch_for_offset(found[1])

@@ -34,7 +34,7 @@ class StoppedLog(NamedTuple):
     """Parsed JSON of the mark; none of it is validated."""
 
     @classmethod
-    def of(cls, files: Files, directory: str, log_start_offset: int) -> StoppedLog:
+    def read(cls, files: Files, directory: str, log_start_offset: int) -> StoppedLog:
         """Read the state of a closed log. OSError: the disk refused."""
         return cls({_START: log_start_offset, **_stamps(files, directory, files.list(directory))})
 

@@ -18,7 +18,7 @@ BATCH_BYTES_MAX = 32 << 20
 """Largest batch, unpacked: a kilobyte may unpack to megabytes. The picture ends before a larger batch."""
 
 
-class RangeLook:
+class RangeScan:
     """One scan of a range. Make it on the thread that owns the log; any other thread may run its `steps`."""
 
     def __init__(self, log: Log, from_offset: int, to_offset: int, *, buckets: int) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..cleaning.eligibility import Waits
+from ..cleaning.eligibility import BlockedReason
 from ..cleaning.progress import Phase
 
 
@@ -140,7 +140,7 @@ class LogPicture:
     min_cleanable_dirty_ratio: float
     eligible: bool
     """Whether the next round of the cleaner may take the log."""
-    waits_for: Waits | None
+    waits_for: BlockedReason | None
     """Reason why it is not eligible; None if it is."""
     explanation: str
     """The reason in a sentence."""

@@ -12,7 +12,7 @@ from ..cleaning.progress import Phase
 from . import svg
 from .legend import LETTERS, MEANINGS, contents_sentence, counted, running_words, sentences, size
 from .log_picture import Bar, Bucket, Contents, LogPicture, RunningPass
-from .scale import Axis, Placed, Scale, grouped, labels, marks, placed
+from .scale import Axis, PositionedBar, Scale, grouped, labels, marks, position_bars
 
 BAR = 34.0
 LANE = 15.0
@@ -29,7 +29,7 @@ def log_svg(picture: LogPicture, axis: Axis = Axis.OFFSETS, *, is_small: bool = 
         is_small: Draw only bars and their letters, as in a list of many logs: no marks and no other text.
     """
     scale = Scale(picture.bars, axis)
-    bars = placed(picture.bars, scale)
+    bars = position_bars(picture.bars, scale)
     top = PASS if picture.running is not None else (0.0 if is_small else EDGE)
     height = BAR * (0.6 if is_small else 1)
     drawn = [_bar(each, top, height) for each in bars]
@@ -57,7 +57,7 @@ def log_svg(picture: LogPicture, axis: Axis = Axis.OFFSETS, *, is_small: bool = 
     )
 
 
-def _bar(each: Placed, top: float, height: float) -> str:
+def _bar(each: PositionedBar, top: float, height: float) -> str:
     return svg.bar(each.left, each.right, top, height, f"bar {each.bar.part.value}", _title(each.bar))
 
 
@@ -68,14 +68,14 @@ def _title(bar: Bar) -> str:
     return f"{MEANINGS[bar.part][0]} {many} {grouped(bar.base_offset)}: {offsets}, {size(bar.size_bytes)}"
 
 
-def _runs(bars: list[Placed]) -> Iterator[Placed]:
+def _runs(bars: list[PositionedBar]) -> Iterator[PositionedBar]:
     """Merge neighbours of the same part, to place the part's letter in the middle."""
     for _, members in groupby(bars, key=lambda each: each.bar.part):
         alike = list(members)
-        yield Placed(alike[0].bar, alike[0].left, alike[-1].right)
+        yield PositionedBar(alike[0].bar, alike[0].left, alike[-1].right)
 
 
-def _letter(each: Placed, top: float, height: float) -> str:
+def _letter(each: PositionedBar, top: float, height: float) -> str:
     if (each.right - each.left) * svg.NARROW < LETTER_FROM:
         return ""
     middle = (each.left + each.right) / 2
@@ -97,15 +97,15 @@ def _kind(names: tuple[str, ...]) -> str:
 def _running(running: RunningPass, scale: Scale, top: float, height: float) -> Iterator[str]:
     """Draw the progress of a pass: a bracket over what it reads, filled up to its position."""
     foot = top - 4
-    left = right = done = scale.at(running.first_dirty_offset)
+    left = right = done = scale.place_of(running.first_dirty_offset)
     if running.phase is Phase.GROUPS and running.group_count:
         part = running.group_bytes_read / running.group_bytes if running.group_bytes else 1.0
-        left, right = scale.at(running.group_base_offset), scale.at(running.group_end_offset)
+        left, right = scale.place_of(running.group_base_offset), scale.place_of(running.group_end_offset)
         done = left + part * (right - left)
         yield svg.bar(0, left, foot - 3, 3, "pass-done", "groups that were rewritten")
     elif running.phase is Phase.MAP:
-        right = scale.at(running.upper_offset)
-        done = max(left, min(right, scale.at(running.map_offset)))
+        right = scale.place_of(running.upper_offset)
+        done = max(left, min(right, scale.place_of(running.map_offset)))
     yield svg.bar(left, right, foot - 3, 3, "pass-span")
     yield svg.bar(left, done, foot - 3, 3, "pass-now")
     yield svg.bar(left, done, top, height, "pass-shade")

@@ -50,14 +50,14 @@ def fragment(title: str, pictures: Sequence[LogPicture]) -> str:
     """Return pictures of logs as HTML for any page, e.g. a notebook: with its own style, without a script."""
     shown = pictures[:SHOWN_MAX]
     parts = parts_in(*shown)
-    return _standalone([_heading(title), key(parts), *map(_log, shown), *_rest(len(pictures) - len(shown))])
+    return _standalone([_heading(title), key(parts), *map(_log, shown), *_more_lines(len(pictures) - len(shown))])
 
 
 def plan_fragment(title: str, passes: Sequence[tuple[str, PassPicture]]) -> str:
     """Return pictures of passes or dry runs, each with the partition's name, as HTML for any page."""
     shown = passes[:SHOWN_MAX]
     return _standalone(
-        [_heading(title), *(_pass(name, each) for name, each in shown), *_rest(len(passes) - len(shown))]
+        [_heading(title), *(_pass(name, each) for name, each in shown), *_more_lines(len(passes) - len(shown))]
     )
 
 
@@ -90,6 +90,6 @@ def _pass(name: str, picture: PassPicture) -> str:
     return f'<section><p><b>{svg.words(name)}</b></p>{drawing}<p class="quiet">{svg.words(pass_sentence(picture))}</p></section>'
 
 
-def _rest(count: int) -> Iterator[str]:
+def _more_lines(count: int) -> Iterator[str]:
     if count > 0:
         yield f"<p>and {count} more</p>"

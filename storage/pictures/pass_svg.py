@@ -22,7 +22,11 @@ def pass_svg(picture: PassPicture, name: str) -> str:
     befores = [0.0, *accumulate(each.bytes_before / whole for each in groups)]
     afters = [0.0, *accumulate((each.bytes_after or 0) / whole for each in groups)]
     drawn = [
-        svg.text(0, TEXT - 5, _told("before" if picture.ended_at_ms is not None else "now", picture, is_before=True))
+        svg.text(
+            0,
+            TEXT - 5,
+            _describe_group("before" if picture.ended_at_ms is not None else "now", picture, is_before=True),
+        )
     ]
     top = TEXT
     for group, left in zip(groups, befores, strict=False):
@@ -37,7 +41,9 @@ def pass_svg(picture: PassPicture, name: str) -> str:
             if right > left:
                 drawn.append(svg.bar(left, right, height, BAR, "bar clean", _title(group, is_before=False)))
         drawn.append(svg.line(0, height, height + BAR, "mark end-mark"))
-        said = _told("after" if picture.ended_at_ms is not None else "after the next pass", picture, is_before=False)
+        said = _describe_group(
+            "after" if picture.ended_at_ms is not None else "after the next pass", picture, is_before=False
+        )
         drawn.append(svg.text(0, height + BAR + TEXT - 4, said))
         height += BAR + TEXT
         if picture.bytes_after < picture.bytes_before:  # on its own line, for narrow screens
@@ -115,7 +121,7 @@ def _falls(befores: list[float], afters: list[float], top: float) -> str:
     )
 
 
-def _told(what: str, picture: PassPicture, *, is_before: bool) -> str:
+def _describe_group(what: str, picture: PassPicture, *, is_before: bool) -> str:
     if is_before:
         segments, size_bytes, records = picture.segments_before, picture.bytes_before, picture.records_before
         part = ""

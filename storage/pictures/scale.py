@@ -47,7 +47,7 @@ class Scale:
         whole = self._edges[-1] or 1
         return [edge / whole for edge in self._edges]
 
-    def at(self, offset: int) -> float:
+    def place_of(self, offset: int) -> float:
         """Return the place of an offset; within a bar, all records count as equally long."""
         number = max(0, bisect_right(self._bases, offset) - 1)
         if self.is_empty or not self._bars:
@@ -61,7 +61,7 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PositionedBar:
     """A bar and its place in the drawing."""
 
     bar: Bar
@@ -69,16 +69,16 @@ class Placed:
     right: float
 
 
-def placed(bars: tuple[Bar, ...], scale: Scale) -> list[Placed]:
+def position_bars(bars: tuple[Bar, ...], scale: Scale) -> list[PositionedBar]:
     """Place all bars that have a width, in order and without gaps; very narrow neighbours of the same part are merged."""
-    found: list[Placed] = []
+    found: list[PositionedBar] = []
     edges = scale.edges()
     for bar, left, right in zip(bars, edges, edges[1:], strict=False):
         last = found[-1] if found else None
         if last is not None and last.right - last.left < NARROWEST and last.bar.part == bar.part:
-            found[-1] = Placed(_together(last.bar, bar), last.left, right)
+            found[-1] = PositionedBar(_together(last.bar, bar), last.left, right)
         elif right > left:
-            found.append(Placed(bar, left, right))
+            found.append(PositionedBar(bar, left, right))
     return found
 
 
@@ -118,7 +118,7 @@ def marks(picture: LogPicture, scale: Scale) -> list[Mark]:
     names: dict[int, list[str]] = {}
     for name, offset in _marks(picture):
         names.setdefault(offset, []).append(name)
-    return [Mark(offset, scale.at(offset), tuple(found)) for offset, found in sorted(names.items())]
+    return [Mark(offset, scale.place_of(offset), tuple(found)) for offset, found in sorted(names.items())]
 
 
 def _marks(picture: LogPicture) -> Iterator[tuple[str, int]]:

@@ -29,16 +29,16 @@ def tag(name: str, *children: str, **attributes: object) -> str:
 
 def words(text: str) -> str:
     """Escape a text within an element."""
-    return escape(_shown(text), quote=False)
+    return escape(_escape_characters(text), quote=False)
 
 
 def _text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.3f}".rstrip("0").rstrip(".")
-    return _shown(str(value))
+    return _escape_characters(str(value))
 
 
-def _shown(text: str) -> str:
+def _escape_characters(text: str) -> str:
     """Replace characters that XML forbids, or that control the direction of text, by their escapes."""
     if text.isascii() and text.isprintable():  # nearly all are
         return text

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
-from ..cleaning.eligibility import Waits
+from ..cleaning.eligibility import BlockedReason
 from ..cleaning.progress import Phase
 from .legend import MEANINGS, counted, percent, running_words, size
 from .log_picture import LogPicture, Part, PassPicture, RunningPass
@@ -65,11 +65,11 @@ def bar(picture: LogPicture, width: int, look: Style, axis: Axis = Axis.OFFSETS)
 def _span(running: RunningPass, scale: Scale) -> tuple[float, float]:
     """Return the range that a running pass has read, of the map or of its current group."""
     if running.phase is Phase.GROUPS and running.group:
-        left, right = scale.at(running.group_base_offset), scale.at(running.group_end_offset)
+        left, right = scale.place_of(running.group_base_offset), scale.place_of(running.group_end_offset)
         return left, left + (right - left) * (
             running.group_bytes_read / running.group_bytes if running.group_bytes else 1
         )
-    return scale.at(running.first_dirty_offset), scale.at(running.map_offset)
+    return scale.place_of(running.first_dirty_offset), scale.place_of(running.map_offset)
 
 
 def _coloured(cells: list[Part], passed: range, look: Style) -> str:
@@ -95,7 +95,7 @@ def state(picture: LogPicture) -> str:
         return _plain(running_words(picture.running))
     if not picture.is_compacted:
         return "not compacted"
-    if picture.waits_for is Waits.ALL_CLEAN:
+    if picture.waits_for is BlockedReason.ALL_CLEAN:
         return "all clean"
     wait = "eligible" if picture.waits_for is None else f"not eligible: {picture.waits_for.value.replace('_', ' ')}"
     return f"{percent(picture.dirty_ratio)} dirty, {wait}" if picture.dirty_ratio else wait

@@ -230,7 +230,7 @@ class ProducerStates:
         if not batch.has_producer:
             return None
         if self._verifications and batch.is_transactional:
-            self._verifications.written(batch)
+            self._verifications.note_written(batch)
         if batch.is_control:
             return self._end_txn(batch)
         state = self._state(batch)

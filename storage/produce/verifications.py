@@ -65,7 +65,7 @@ class Verifications:
                 f" number) before {lowest} (earliest seen sequence) is written",
             )
 
-    def written(self, batch: RecordBatch) -> None:
+    def note_written(self, batch: RecordBatch) -> None:
         """Note that a transactional batch or a marker was written."""
         noted = self._noted.get(batch.producer_id)
         if noted is None:

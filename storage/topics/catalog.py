@@ -262,6 +262,6 @@ def _with_configs(state: CatalogState, configs: Mapping[str, Configs]) -> dict[s
 
 
 def _with_entries(state: CatalogState, section: str, entries: Mapping[str, Facts | None]) -> Sections:
-    kept = Entries.of(state.sections.get(section, _NO_ENTRIES)).with_changes(entries)
+    kept = Entries.from_mapping(state.sections.get(section, _NO_ENTRIES)).with_changes(entries)
     others = {name: of for name, of in state.sections.items() if name != section}
     return {**others, section: kept} if kept else others

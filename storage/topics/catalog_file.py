@@ -128,7 +128,7 @@ def _lines(state: CatalogState, texts: Texts) -> Iterator[str]:
     yield from _block("broker_configs", [f"{_json(node)}: {_configs(c)}" for node, c in state.broker_configs.items()])
     for section in sorted(state.sections):
         yield f'"{section}": {{'
-        chunks = {next(iter(chunk)): chunk for chunk in Entries.of(state.sections[section]).chunks}
+        chunks = {next(iter(chunk)): chunk for chunk in Entries.from_mapping(state.sections[section]).chunks}
         yield from _sorted(chunks, texts.setdefault(section, {}), lambda _, chunk: _chunk(chunk), "},")
     yield '"topics": {'
     yield from _sorted(state.topics, texts.setdefault("topics", {}), lambda _, topic: _topic(topic), "")
@@ -222,7 +222,7 @@ class _Reader:
             raise self._error("version", f"is {version!r}; this version of Ottla supports {VERSION}")
         directories = self._configs(top["directories"], "directories") if "directories" in top else None
         sections = {
-            name: Entries.of(
+            name: Entries.from_mapping(
                 {key: dict(self._map(facts, f"{name}[{key!r}]")) for key, facts in self._map(top[name], name)}
             )
             for name in SECTIONS

@@ -282,7 +282,7 @@ class MetadataReplay:
         }
         broker_configs = {name: configs for name, configs in self._broker_configs.items() if configs}
         sections = {
-            _SECTIONS[kind]: Entries.of(entries)
+            _SECTIONS[kind]: Entries.from_mapping(entries)
             for kind, resources in self._other_configs.items()
             if (entries := {name: configs for name, configs in resources.items() if configs})
         }

@@ -35,7 +35,7 @@ class Entries(Mapping[str, Facts]):
         self._count = sum(map(len, self.chunks))
 
     @classmethod
-    def of(cls, entries: Mapping[str, Facts]) -> Entries:
+    def from_mapping(cls, entries: Mapping[str, Facts]) -> Entries:
         """Return these entries as an `Entries`."""
         if isinstance(entries, Entries):
             return entries

@@ -9,7 +9,14 @@ import pytest
 
 from ottla.protocol.apis import APIS, Api
 from ottla.protocol.codegen import FIXED_AT_ONCE, LONG_ARRAY
-from ottla.protocol.connection import Kept, Request, encode_request, encode_response, parse_request, parse_response
+from ottla.protocol.connection import (
+    CachedResponse,
+    Request,
+    encode_request,
+    encode_response,
+    parse_request,
+    parse_response,
+)
 from ottla.protocol.errors import ErrorCode, LargeMessageError, ProtocolError
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -193,7 +200,7 @@ def test_responses_of_api_versions_keep_the_oldest_header() -> None:
 @pytest.mark.parametrize("version", [0, 2, 3, 4])
 def test_an_answer_that_is_kept_is_written_once_for_each_version(version: int) -> None:
     @dataclass(frozen=True, slots=True, kw_only=True)
-    class KeptAnswer(ApiVersionsResponse, Kept):
+    class KeptAnswer(ApiVersionsResponse, CachedResponse):
         written: dict[int, bytes] = field(init=False, compare=False, default_factory=dict)
 
     row = ApiVersion(api_key=18, max_version=4)

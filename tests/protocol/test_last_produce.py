@@ -58,7 +58,7 @@ def told(request: Request) -> Any:
 
 def last_of(version: int, records: bytes = bytes(range(100))) -> LastProduce:
     frame = frame_of(version, body_of(records))
-    last = LastProduce.of(frame, parse_request(frame))
+    last = LastProduce.from_frame(frame, parse_request(frame))
     assert last is not None
     return last
 
@@ -135,7 +135,7 @@ def test_another_kind_of_request_is_not_kept(version: int) -> None:
     }
     for what, body in others.items():
         frame = frame_of(version, body)
-        assert LastProduce.of(frame, parse_request(frame)) is None, what
+        assert LastProduce.from_frame(frame, parse_request(frame)) is None, what
 
 
 def test_a_request_with_tagged_fields_or_a_longer_varint_is_not_kept() -> None:
@@ -150,13 +150,13 @@ def test_a_request_with_tagged_fields_or_a_longer_varint_is_not_kept() -> None:
     assert read(memoryview(longer)) is not None
 
     for frame in [memoryview(bytearray(each)) for each in (*tagged, longer, shifted)]:
-        assert LastProduce.of(frame, parse_request(frame)) is None
+        assert LastProduce.from_frame(frame, parse_request(frame)) is None
 
 
 def test_bytes_behind_the_body_do_not_keep_the_next_one_from_being_read() -> None:
     frame = memoryview(bytearray(bytes(frame_of(7, body_of(bytes(100)))) + b"more"))
 
-    last = LastProduce.of(frame, parse_request(frame))
+    last = LastProduce.from_frame(frame, parse_request(frame))
 
     assert last is not None
     assert last.parse(frame) is None
@@ -229,7 +229,7 @@ def others(answer: ProduceResponse) -> Iterator[ProduceResponse]:
 def test_long_names_are_not_kept() -> None:
     for client_id in ("c" * 900, "c" * 2_000):
         frame = frame_of(9, body_of(bytes(100)), client_id=client_id)
-        last = LastProduce.of(frame, parse_request(frame))
+        last = LastProduce.from_frame(frame, parse_request(frame))
         assert (last is None) == (len(client_id) > HEAD_BYTES_MAX)
 
 
@@ -237,7 +237,7 @@ def test_nothing_is_kept_of_the_frame() -> None:
     buffer = bytearray(frame_of(9, body_of(bytes(100))))
     frame = memoryview(buffer)
     request = parse_request(frame)
-    last = LastProduce.of(frame, request)
+    last = LastProduce.from_frame(frame, request)
     assert last is not None
     frame.release()
     del frame, request

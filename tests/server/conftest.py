@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import ottla
-from ottla.server.runtime.collector import Collector
+from ottla.server.runtime.gc_policy import GcPolicy
 from support.broker.conversation import address
 from support.broker.raw_client import RawClient
 from support.broker.served import FEW_PARTITIONS
@@ -19,7 +19,7 @@ from support.broker.served import FEW_PARTITIONS
 def _first_run() -> Iterator[None]:
     """Forget the brokers of earlier tests: otherwise each restart would collect the garbage of all of them."""
     yield
-    Collector.a_run_has_ended = False
+    GcPolicy.a_run_has_ended = False
 
 
 @pytest.fixture

@@ -138,7 +138,7 @@ def credentials(number: int) -> dict[str, ScramCredential]:
 
 
 def quota(number: int) -> Alteration:
-    return Alteration(Entity.of({USER: f"u{number}"}), ((PRODUCER_BYTE_RATE, 1e6 + number),))
+    return Alteration(Entity.from_parts({USER: f"u{number}"}), ((PRODUCER_BYTE_RATE, 1e6 + number),))
 
 
 async def beat(held: list[float]) -> None:

@@ -29,7 +29,7 @@ def _list(options: argparse.Namespace) -> None:
     show_answer(options, acls, lambda _: show([each["acl"] for each in acls] or nothing))
 
 
-def _tell(word: str, nothing: str, done: dict[str, Any]) -> None:
+def _print_done(word: str, nothing: str, done: dict[str, Any]) -> None:
     show([f"{word} {each}" for each in done[word]] or nothing)
 
 
@@ -55,8 +55,8 @@ def _why_options(parser: Parser) -> None:
     parser.add_argument("--host", metavar="ADDRESS", help="IP address of the client (default: 127.0.0.1)")
 
 
-_tell_added = partial(_tell, "added", "nothing added: all of these ACLs exist already")
-_tell_removed = partial(_tell, "removed", "nothing removed: no matching ACLs")
+_tell_added = partial(_print_done, "added", "nothing added: all of these ACLs exist already")
+_tell_removed = partial(_print_done, "removed", "nothing removed: no matching ACLs")
 
 ACTIONS = (
     Command("list", "list ACLs", _list, with_admin_options(_list_options)),

@@ -91,7 +91,7 @@ class Admin:
                 " `ottla dev` or `ottla serve --admin 9099`"
             ) from error
         except http.client.HTTPException as error:
-            raise self._no_ottla(repr(error)) from error
+            raise self._not_ottla_error(repr(error)) from error
         return self._read(status, data)
 
     def _read(self, status: int, data: bytes) -> Answer:
@@ -100,7 +100,7 @@ class Admin:
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
-            raise self._no_ottla(f"status {status}, {data[:SHOWN_CHARACTERS_MAX].decode(errors='replace')!r}")
+            raise self._not_ottla_error(f"status {status}, {data[:SHOWN_CHARACTERS_MAX].decode(errors='replace')!r}")
         if status == http.client.OK:
             return answer
         sentence = str(answer.get("error", f"status {status}"))
@@ -108,7 +108,7 @@ class Admin:
             sentence += f" (use --admin-token-file, or set {ADMIN_TOKEN})"
         raise CommandError(sentence)
 
-    def _no_ottla(self, found: str) -> WrongCallError:
+    def _not_ottla_error(self, found: str) -> WrongCallError:
         return WrongCallError(f"{self.address} is not an admin listener of Ottla: {found}")
 
 
@@ -202,17 +202,17 @@ def show_answer(options: argparse.Namespace, answer: Any, tell: Callable[[Any], 
 
 def show_rows(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print objects of one kind as a table: all fields under their names."""
-    columns = {name: words(name).upper() for row in rows for name in row if name != SENTENCE}
-    cells = [[told(name, row.get(name)) for name in columns] for row in rows]
+    columns = {name: field_words(name).upper() for row in rows for name in row if name != SENTENCE}
+    cells = [[format_value(name, row.get(name)) for name in columns] for row in rows]
     show_table(list(columns.values()), cells, [row.get(SENTENCE) or "" for row in rows])
 
 
-def words(name: str) -> str:
+def field_words(name: str) -> str:
     """Return the name of a field in words."""
     return name.removeprefix("is_").removeprefix("has_").removesuffix("_ms").replace("_", " ")
 
 
-def told(name: str, value: Any) -> Any:
+def format_value(name: str, value: Any) -> Any:
     """Format a value for people; `name` distinguishes times and durations from numbers."""
     if value is None or isinstance(value, bool | str | float):
         return value
@@ -221,11 +221,13 @@ def told(name: str, value: Any) -> Any:
             return time_text(value) or value
         return duration_text(value) if name.endswith("_ms") else value
     if isinstance(value, list):
-        return [told(name, each) for each in value]
+        return [format_value(name, each) for each in value]
     if isinstance(value, dict):
         if value.keys() == {"topic", "partition"}:
             return f"{value['topic']}-{value['partition']}"
-        return ", ".join(f"{words(key)} {told(key, each)}" for key, each in value.items() if each) or "none"
+        return (
+            ", ".join(f"{field_words(key)} {format_value(key, each)}" for key, each in value.items() if each) or "none"
+        )
     return value
 
 

@@ -11,14 +11,14 @@ from .asking import call_command, show_rows
 _TOLD = ("looks_like", "reveals")
 
 
-def _tell_cases(found: list[dict[str, Any]]) -> None:
+def _print_cases(found: list[dict[str, Any]]) -> None:
     width = terminal_width()
     for each in found:
         show([each["name"], *(line for name in _TOLD for line in folded(each[name], width, "  "))])
         show(f"  {thread}" for thread in each["threads"])
 
 
-def _tell_loaded(answer: dict[str, Any]) -> None:
+def _print_loaded(answer: dict[str, Any]) -> None:
     show(f"{answer['topic']} is {answer['case']}: offsets {answer['start_offset']} to {answer['end_offset']}")
     committed = {each["offset"] for each in answer["read_committed"]}
     show_rows([_row(each, committed) for each in answer["read_uncommitted"]])
@@ -44,14 +44,14 @@ ACTIONS = (
         "list",
         "list the cases, with their contents and what they test",
         "GET /v1/cases",
-        _tell_cases,
+        _print_cases,
         shown="cases",
     ),
     call_command(
         "load",
         "create a topic with the log of a hard case, and show what a correct client reads",
         "POST /v1/cases/{name}",
-        _tell_loaded,
+        _print_loaded,
         _load_options,
     ),
 )

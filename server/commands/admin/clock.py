@@ -18,7 +18,7 @@ examples:
 """
 
 
-def _tell(answer: dict[str, Any]) -> None:
+def _print_clock(answer: dict[str, Any]) -> None:
     now = time_text(answer["now_ms"], with_ms=True) or f"{answer['now_ms']} ms since 1970"
     show(f"{now} UTC{', frozen' if answer['is_frozen'] else ''}")
     if rolled := answer.get("rolled"):
@@ -45,12 +45,12 @@ def _set_options(parser: Parser) -> None:
 
 
 ACTIONS = (
-    call_command("show", "show the broker's time", "GET /v1/clock", _tell),
+    call_command("show", "show the broker's time", "GET /v1/clock", _print_clock),
     call_command(
         "advance",
         "move the clock forward; timers that become due fire, and old segments roll",
         "POST /v1/clock/advance",
-        _tell,
+        _print_clock,
         _advance_options,
         NOTES,
     ),
@@ -58,10 +58,10 @@ ACTIONS = (
         "set",
         "set the clock; moving it back changes the wall time only, not timers",
         "PUT /v1/clock",
-        _tell,
+        _print_clock,
         _set_options,
         NOTES,
     ),
-    call_command("freeze", "stop the clock and all timers", "POST /v1/clock/freeze", _tell),
-    call_command("unfreeze", "let the clock run again", "POST /v1/clock/unfreeze", _tell),
+    call_command("freeze", "stop the clock and all timers", "POST /v1/clock/freeze", _print_clock),
+    call_command("unfreeze", "let the clock run again", "POST /v1/clock/unfreeze", _print_clock),
 )

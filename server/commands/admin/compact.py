@@ -45,10 +45,10 @@ def _compact(options: argparse.Namespace) -> None:
                 force=options.force,
                 roll=options.roll,
             )
-    show_answer(options, answer, _tell)
+    show_answer(options, answer, _print_compacted)
 
 
-def _tell(answer: dict[str, Any]) -> None:
+def _print_compacted(answer: dict[str, Any]) -> None:
     show_rows(
         [
             {
@@ -91,10 +91,10 @@ def _wait(options: argparse.Namespace) -> None:
         answer = Admin(options).call(
             "GET /v1/topics/{topic}/compacted", topic=options.topic, timeout_ms=options.timeout
         )
-    show_answer(options, answer, _tell_waited)
+    show_answer(options, answer, _print_waited)
 
 
-def _tell_waited(answer: dict[str, Any]) -> None:
+def _print_waited(answer: dict[str, Any]) -> None:
     show_rows(
         [
             {
@@ -120,18 +120,18 @@ def _why(partition: dict[str, Any]) -> str:
     return str(partition["explanation"]) if what is None else f"{what}: {partition['explanation']}"
 
 
-def _tell_rolled(answer: dict[str, Any]) -> None:
+def _print_rolled(answer: dict[str, Any]) -> None:
     for each in answer["partitions"]:
-        show(f"{answer['topic']}-{each['partition']}: {_what_rolled(each)}")
+        show(f"{answer['topic']}-{each['partition']}: {_describe_rolled(each)}")
 
 
-def _what_rolled(each: dict[str, Any]) -> str:
+def _describe_rolled(each: dict[str, Any]) -> str:
     if each["has_rolled"]:
         return f"rolled, the active segment starts at {each['active_segment']}"
     return "nothing to roll: the active segment is empty"
 
 
-def _tell_retained(answer: dict[str, Any]) -> None:
+def _print_retained(answer: dict[str, Any]) -> None:
     changed = [each for each in answer["partitions"] if each["segments_deleted"] or each["explanation"]]
     if not changed:
         show("nothing to delete")
@@ -198,6 +198,6 @@ COMPACT = Command(
     COMPACT_NOTES,
 )
 ROLL = call_command(
-    "roll", "roll the active segments of a topic", "POST /v1/topics/{topic}/roll", _tell_rolled, _partition_options
+    "roll", "roll the active segments of a topic", "POST /v1/topics/{topic}/roll", _print_rolled, _partition_options
 )
-RETENTION = call_command("retention", "apply retention now", "POST /v1/retention", _tell_retained, _retention_options)
+RETENTION = call_command("retention", "apply retention now", "POST /v1/retention", _print_retained, _retention_options)

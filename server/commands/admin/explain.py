@@ -56,10 +56,10 @@ def run(options: argparse.Namespace) -> None:
 
 def _explain(options: argparse.Namespace) -> None:
     answer = Admin(options).call("GET /v1/topics/{topic}/explain", topic=options.topic, partition=options.partition)
-    show_answer(options, answer, _tell)
+    show_answer(options, answer, _print_explained)
 
 
-def _tell(answer: dict[str, Any]) -> None:
+def _print_explained(answer: dict[str, Any]) -> None:
     width = terminal_width()
     for partition in answer["partitions"]:
         for depth, line in _lines(partition):
@@ -92,10 +92,10 @@ def _key(options: argparse.Namespace) -> None:
         partition=options.partition,
         records_max=options.limit,
     )
-    show_answer(options, answer, _tell_key)
+    show_answer(options, answer, _print_key)
 
 
-def _tell_key(answer: dict[str, Any]) -> None:
+def _print_key(answer: dict[str, Any]) -> None:
     found = answer["history"]
     count, shown = found["record_count"], len(found["records"])
     show(
@@ -139,10 +139,10 @@ def _dry_run(options: argparse.Namespace) -> None:
         force=options.force,
         records_max=options.limit,
     )
-    show_answer(options, answer, _tell_dry_run)
+    show_answer(options, answer, _print_dry_run)
 
 
-def _tell_dry_run(answer: dict[str, Any]) -> None:
+def _print_dry_run(answer: dict[str, Any]) -> None:
     for partition in answer["partitions"]:
         found = partition["would_pass"]
         stats = found["stats"]

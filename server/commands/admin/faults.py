@@ -47,7 +47,7 @@ def count(text: str) -> int:
     return ALL if text == "all" else number(1, _COUNT_MAX)(text)
 
 
-def _tell_all(faults: list[dict[str, Any]]) -> None:
+def _print_all(faults: list[dict[str, Any]]) -> None:
     if faults:
         show_rows([row_of(each) for each in faults])
     else:
@@ -84,11 +84,11 @@ def _action(name: str, value: Any) -> str:
 
 def _wait(options: argparse.Namespace) -> int | None:
     state = Admin(options).call("GET /v1/faults/{fault_id}/wait", **fields_of(options))
-    show_answer(options, state, _tell)
+    show_answer(options, state, _print_one)
     return None if state["hits"] >= options.hits else SAID_NO
 
 
-def _tell(state: dict[str, Any]) -> None:
+def _print_one(state: dict[str, Any]) -> None:
     show_rows([row_of(state)])
 
 
@@ -158,9 +158,9 @@ def _wait_options(parser: Parser) -> None:
 
 
 ACTIONS = (
-    call_command("list", "list faults and their hits", "GET /v1/faults", _tell_all, shown="faults"),
+    call_command("list", "list faults and their hits", "GET /v1/faults", _print_all, shown="faults"),
     Command("add", "add a fault", _add, with_admin_options(_add_options), NOTES),
-    call_command("show", "show a fault and its hits", "GET /v1/faults/{fault_id}", _tell, _fault_options),
+    call_command("show", "show a fault and its hits", "GET /v1/faults/{fault_id}", _print_one, _fault_options),
     Command(
         "wait",
         "wait until a fault has hit a request (exit code 1 on timeout)",
@@ -171,7 +171,7 @@ ACTIONS = (
         "remove",
         "remove a fault; requests that it delays continue",
         "DELETE /v1/faults/{fault_id}",
-        _tell,
+        _print_one,
         _fault_options,
     ),
     call_command("clear", "remove all faults", "DELETE /v1/faults", lambda done: show(f"removed {done['removed']}")),

@@ -13,7 +13,7 @@ from .asking import Admin, call_command, fields_of, show_answer, show_rows, with
 _INT32_MAX = 2**31 - 1
 
 
-def _tell_all(nodes: list[dict[str, Any]]) -> None:
+def _print_all(nodes: list[dict[str, Any]]) -> None:
     show_rows([_row(node) for node in nodes])
 
 
@@ -31,16 +31,16 @@ def _move_leader(options: argparse.Namespace) -> None:
     answer = Admin(options).call(
         "POST /v1/topics/{topic}/partitions/{partition}/leader", topic=topic, partition=partition, node=options.node
     )
-    show_answer(options, answer, _tell_leader)
+    show_answer(options, answer, _print_leader)
 
 
 def _move_coordinator(options: argparse.Namespace) -> None:
     topic, partition = options.partition or (None, None)
     fields = fields_of(options) | {"topic": topic, "partition": partition}
-    show_answer(options, Admin(options).call("POST /v1/coordinators", **fields), _tell_leader)
+    show_answer(options, Admin(options).call("POST /v1/coordinators", **fields), _print_leader)
 
 
-def _tell_leader(answer: dict[str, Any]) -> None:
+def _print_leader(answer: dict[str, Any]) -> None:
     what = f"{answer['topic']}-{answer['partition']}"
     moved = "leads" if answer["was"] != answer["leader"] else "already leads"
     show(
@@ -91,7 +91,7 @@ def _coordinator_options(parser: Parser) -> None:
 
 
 ACTIONS = (
-    call_command("list", "list nodes and whether they are running", "GET /v1/nodes", _tell_all, shown="nodes"),
+    call_command("list", "list nodes and whether they are running", "GET /v1/nodes", _print_all, shown="nodes"),
     call_command(
         "stop",
         "stop a node: it hands over its leaderships and closes its listeners",

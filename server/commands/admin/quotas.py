@@ -23,7 +23,7 @@ controller_mutation_rate; for IP addresses: connection_creation_rate.
 """
 
 
-def _tell_all(quotas: list[dict[str, Any]]) -> None:
+def _print_all(quotas: list[dict[str, Any]]) -> None:
     if quotas:
         show_rows([_row(state["entity"], key, value) for state in quotas for key, value in state["quotas"].items()])
     else:
@@ -32,12 +32,12 @@ def _tell_all(quotas: list[dict[str, Any]]) -> None:
 
 def _set(options: argparse.Namespace) -> None:
     state = Admin(options).call("PUT /v1/quotas", entity=options.entity, quotas=dict(options.quotas))
-    show_answer(options, state, _tell)
+    show_answer(options, state, _print_state)
 
 
-def _tell(state: dict[str, Any]) -> None:
+def _print_state(state: dict[str, Any]) -> None:
     if state["quotas"]:
-        _tell_all([state])
+        _print_all([state])
     else:
         show(f"{state['entity']} has no quotas")
 
@@ -46,7 +46,7 @@ def _row(entity: str, key: str, value: float | None) -> dict[str, Any]:
     return {"entity": entity, "quota": key, "value": "no limit" if value is None else f"{value:.17g}"}
 
 
-def _tell_throttled(throttled: list[dict[str, Any]]) -> None:
+def _print_throttled(throttled: list[dict[str, Any]]) -> None:
     show([each["sentence"] for each in throttled] or "no clients are throttled")
 
 
@@ -75,16 +75,18 @@ def _remove_options(parser: Parser) -> None:
 
 
 ACTIONS = (
-    call_command("list", "list quotas", "GET /v1/quotas", _tell_all, shown="quotas"),
+    call_command("list", "list quotas", "GET /v1/quotas", _print_all, shown="quotas"),
     Command(
         "set", "set quotas of an entity; its other quotas do not change", _set, with_admin_options(_set_options), NOTES
     ),
-    call_command("remove", "remove some or all quotas of an entity", "DELETE /v1/quotas", _tell, _remove_options),
+    call_command(
+        "remove", "remove some or all quotas of an entity", "DELETE /v1/quotas", _print_state, _remove_options
+    ),
     call_command(
         "throttled",
         "list the clients that are throttled now, for how long, and why",
         "GET /v1/quotas/throttled",
-        _tell_throttled,
+        _print_throttled,
         shown="throttled",
     ),
 )

@@ -39,10 +39,10 @@ def _seed(options: argparse.Namespace) -> None:
         raise WrongCallError("missing FILE, e.g. `ottla seed seed.yaml`; use - for standard input")
     name = "standard input" if options.file == "-" else options.file
     answer = Admin(options).call("POST /v1/seed", text=_text(options.file, name), name=name)
-    show_answer(options, answer, _tell)
+    show_answer(options, answer, _print_created)
 
 
-def _tell(answer: dict[str, Any]) -> None:
+def _print_created(answer: dict[str, Any]) -> None:
     if answer["topics"]:
         show_rows(answer["topics"])
     for what in ("groups", "cases"):

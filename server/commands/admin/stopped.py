@@ -29,7 +29,7 @@ from ...cleaning.threads import CleanerSettings, new_cleaner
 from ...cluster.opening import OpenStore, Start, open_store, static_config_with_stored_id
 from ...config.live_config import LiveConfig
 from ...config.static_config import StaticConfig
-from ...control.compaction import Compaction, PartitionCompaction, told
+from ...control.compaction import Compaction, PartitionCompaction, describe_pass
 from ...control.partitions import logs_among
 from ...control.segments import roll_one
 from ...runtime.clock import Clock
@@ -71,7 +71,7 @@ def compact_stopped(
         config.open(store.catalog)
         manager = CleanerManager(files, store.logs.logs)
         manager.correct_checkpoints(store.logs.data_dirs)
-        cleaner = new_cleaner(CleanerSettings.of(config.current)._replace(threads=1))
+        cleaner = new_cleaner(CleanerSettings.from_config(config.current)._replace(threads=1))
         rows = tuple(_Compacting(manager, cleaner, clock, log, force).run(rolls=roll or force) for log in logs)
     except ValueError as error:
         raise ControlError(Kind.CONFLICT, f"{data_dirs} cannot be cleaned: {error}") from error
@@ -135,7 +135,7 @@ class _Compacting:
         except KafkaError as error:
             raise ControlError(Kind.FAILED, f"{log.topic_partition} cannot be cleaned: {error.message}") from error
         (found,) = manager.eligibility([log], self._clock.now_ms())
-        return told(
+        return describe_pass(
             log,
             passes,
             has_rolled=has_rolled,
@@ -163,7 +163,7 @@ class _Compacting:
                 now_ms,
                 secret=os.urandom(SECRET_BYTES),
                 swap=partial(_swap, log, self._clock),
-                checkpoint=_go_on,
+                checkpoint=_never_abort,
             )
             manager.save_end_offset(chosen, end_offset)
         except CleaningAbortedError:
@@ -178,5 +178,5 @@ def _swap(log: Log, clock: Clock, new: Sequence[LogSegment], old: Sequence[LogSe
     log.replace_segments(new, old, clock.elapsed_ms())
 
 
-def _go_on(_moved_bytes: int) -> None:
+def _never_abort(_moved_bytes: int) -> None:
     """Do nothing: the checkpoint of a pass that is never aborted."""

@@ -14,7 +14,7 @@ from ..frame.terminal import Progress
 from .asking import Admin, show_answer, with_admin_options
 
 
-def _begun(what: str, done: str) -> Callable[[argparse.Namespace], None]:
+def _run_operation(what: str, done: str) -> Callable[[argparse.Namespace], None]:
     def run(options: argparse.Namespace) -> None:
         admin = Admin(options)
         with Progress() as progress:
@@ -50,19 +50,19 @@ def _directory_options(parser: Parser) -> None:
 RESTART = Command(
     "restart",
     "stop the broker cleanly and start it again, with the same ports, data and time",
-    _begun("restart", "stopped and started"),
+    _run_operation("restart", "stopped and started"),
     with_admin_options(),
 )
 CRASH = Command(
     "crash",
     "kill the broker without a clean shutdown and start it again, with log recovery",
-    _begun("crash", "killed and started"),
+    _run_operation("crash", "killed and started"),
     with_admin_options(),
 )
 RESET = Command(
     "reset",
     "delete all data, remove all faults, reset the clock, and start as on first start",
-    _begun("reset", "reset"),
+    _run_operation("reset", "reset"),
     with_admin_options(),
 )
 SNAPSHOT = Command(

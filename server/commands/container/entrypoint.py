@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NoReturn
 from ....storage.disk.own_files import open_file
 from ..cli import main as ottla
 from ..cli import with_exit_code
-from ..frame.command_line import understand
+from ..frame.command_line import parse_command_line
 from ..frame.options import ADMIN_TOKEN
 from ..frame.parser import looks_like_option
 from ..frame.table import ROWS
@@ -61,7 +61,7 @@ def main(words: Sequence[str], environment: Mapping[str, str] = os.environ) -> i
     signal.signal(signal.SIGTERM, _end)
     asked = ottla_words(list(words), environment)
     if asked is None:
-        _become(words)
+        _exec(words)
     if _is_serve(asked):
         return with_exit_code(partial(_serve, asked, environment))
     return ottla(asked)
@@ -76,20 +76,24 @@ def ottla_words(words: list[str], environment: Mapping[str, str]) -> list[str] |
         return words
     if first == "dev":
         host = "0.0.0.0" if environment.get(ADMIN_TOKEN) else "localhost"
-        admin = [] if {"--admin", "OTTLA_ADMIN"} & _given(words, environment) else ["--admin", f"{host}:{ADMIN_PORT}"]
+        admin = (
+            []
+            if {"--admin", "OTTLA_ADMIN"} & _option_names(words, environment)
+            else ["--admin", f"{host}:{ADMIN_PORT}"]
+        )
         return ["serve", "--profile", "dev", "--hello", *admin, *words[1:]]
     if not first or looks_like_option(first):
         return ["serve", *words]
     return None if shutil.which(first) else words
 
 
-def _given(words: Sequence[str], environment: Mapping[str, str]) -> set[str]:
+def _option_names(words: Sequence[str], environment: Mapping[str, str]) -> set[str]:
     return {word.partition("=")[0] for word in words} | {name for name, value in environment.items() if value}
 
 
 def _serve(words: Sequence[str], environment: Mapping[str, str]) -> int:
     more, warnings = serve_words(COMMAND.parser().options, words[1:], environment)
-    return serving(understand([*words, *more]).options, environment, warnings)
+    return serving(parse_command_line([*words, *more]).options, environment, warnings)
 
 
 def _is_serve(words: Sequence[str]) -> bool:
@@ -100,7 +104,7 @@ def _end(number: int, _frame: object) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def _become(words: Sequence[str]) -> NoReturn:
+def _exec(words: Sequence[str]) -> NoReturn:
     """Replace this process by another program. Python ignores SIGPIPE, and the other program would inherit that."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     try:

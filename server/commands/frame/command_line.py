@@ -13,7 +13,7 @@ from functools import cache
 from typing import NamedTuple, NoReturn
 
 from .errors import did_you_mean
-from .parser import Command, Parser, looks_like_option, read, taken
+from .parser import Command, Parser, looks_like_option, read, take_option
 from .table import ROWS, Commands, load
 
 DESCRIPTION = "A Kafka-compatible broker in Python, with log compaction that you can trust."
@@ -88,7 +88,7 @@ def parsers_of(commands: Commands) -> list[Parser]:
     return [each.parser("" if commands.command else commands.row.name) for each in commands.all]
 
 
-def understand(words: Sequence[str]) -> CommandCall:
+def parse_command_line(words: Sequence[str]) -> CommandCall:
     """Parse a command line.
 
     Raises:
@@ -133,21 +133,21 @@ def _name(level: Level, left: list[str], early: list[str]) -> str:
         if word == "--version" and not level.group:
             level.parser().parse_args([word])
         if looks_like_option(word):
-            early.append(word if word in ("-h", "--help") else taken(level.options(), word, left, level.parser()))
+            early.append(word if word in ("-h", "--help") else take_option(level.options(), word, left, level.parser()))
         elif word in level.names:
             return word
         else:
-            hint = did_you_mean(word, list(level.names)) or _all(level.names)
+            hint = did_you_mean(word, list(level.names)) or _choices_text(level.names)
             level.parser().error(f"{level.what} {word!r} not found{hint}")
     parser = level.parser()
     if {"-h", "--help"} & set(early):
         parser.print_help()
         parser.exit()
     if level.group:
-        parser.error(f"missing action{_all(level.names)}")
+        parser.error(f"missing action{_choices_text(level.names)}")
     parser.print_help()
     parser.exit(2)
 
 
-def _all(names: Iterable[str]) -> str:
+def _choices_text(names: Iterable[str]) -> str:
     return f"; choose from: {', '.join(names)}"

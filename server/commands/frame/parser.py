@@ -77,7 +77,7 @@ def split(known: dict[str, argparse.Action], words: Iterable[str], parser: Parse
         if not looks_like_option(word):
             rest.append(word)
             continue
-        options.append(taken(known, word, left, parser))
+        options.append(take_option(known, word, left, parser))
     return options, rest
 
 
@@ -85,7 +85,7 @@ _OTHER_ADDRESS = {"--admin": "--bootstrap", "--bootstrap": "--admin"}
 """The two addresses of a broker, of which a command has one."""
 
 
-def taken(known: dict[str, argparse.Action], word: str, left: list[str], parser: Parser) -> str:
+def take_option(known: dict[str, argparse.Action], word: str, left: list[str], parser: Parser) -> str:
     """Return the option `word` as one word with its value, which is removed from `left` if it is the next word."""
     name, equals, _ = word.partition("=")
     if not word.startswith("--"):

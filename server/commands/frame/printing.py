@@ -34,7 +34,7 @@ _TWO_PLACES = ("W", "F")
 
 
 @contextmanager
-def to_the_reader() -> Iterator[None]:
+def writing_to_reader() -> Iterator[None]:
     """Write to standard output in the block; ReaderGoneError if the reader has closed the pipe."""
     try:
         yield
@@ -50,7 +50,7 @@ def show(lines: str | Iterable[str], *, flush: bool = False, as_it_is: bool = Fa
     Args:
         as_it_is: The text is ours, and its control characters are sent: colours, line ends.
     """
-    with to_the_reader():
+    with writing_to_reader():
         for line in (lines,) if isinstance(lines, str) else lines:
             line = line if as_it_is else visible(line)
             try:
@@ -64,7 +64,7 @@ def show(lines: str | Iterable[str], *, flush: bool = False, as_it_is: bool = Fa
 
 def show_bytes(data: bytes) -> None:
     """Write bytes unchanged, after the lines printed before."""
-    with to_the_reader():
+    with writing_to_reader():
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()

@@ -63,12 +63,12 @@ def _describe(options: argparse.Namespace) -> None:
     if options.json:
         show_json(rows)
     elif rows:
-        show_table(("OPTION", "VALUE", ""), [[row["name"], _shown(row), _remark(row)] for row in rows])
+        show_table(("OPTION", "VALUE", ""), [[row["name"], _value_text(row), _remark(row)] for row in rows])
     else:
         show(f"{kind}:{name} has no options set; --all shows the defaults")
 
 
-def _shown(row: Mapping[str, object]) -> object:
+def _value_text(row: Mapping[str, object]) -> object:
     return "(hidden)" if row["value"] is None else row["value"]
 
 

@@ -111,7 +111,7 @@ def _describe(options: argparse.Namespace) -> None:
         return
     lag = sum(each.lag or 0 for each in places)
     show(
-        f"{group.group_id}  {group.type or 'classic'} group, {group.state or 'state unknown'}, {_many(len(members), 'member')}, lag {lag}"
+        f"{group.group_id}  {group.type or 'classic'} group, {group.state or 'state unknown'}, {_counted(len(members), 'member')}, lag {lag}"
     )
     clients = {member["member_id"]: f"{member['client_id']} at {member['host']}" for member in members}
     table = [
@@ -128,7 +128,7 @@ def _describe(options: argparse.Namespace) -> None:
     show_table(("TOPIC", "PARTITION", "COMMITTED", "LOG END", "LAG", "MEMBER"), table)
 
 
-def _many(count: int, what: str) -> str:
+def _counted(count: int, what: str) -> str:
     return f"{count} {what}{'s'[: count != 1]}"
 
 
@@ -271,8 +271,8 @@ def _reset(options: argparse.Namespace) -> None:
             _check_right(cluster, options.group)
         shared = {} if group is None else _shared(cluster, group)
         committed = {} if group is None else _offsets(group, shared)
-        wanted = list(_wanted(cluster, options, {*committed, *shared}))
-        changes = dict(_moved(cluster, options.to, wanted, committed))
+        wanted = list(_select_partitions(cluster, options, {*committed, *shared}))
+        changes = dict(_new_offsets(cluster, options.to, wanted, committed))
         if options.dry_run:
             pass
         elif group is not None and group.type == "share":
@@ -291,7 +291,7 @@ def _reset(options: argparse.Namespace) -> None:
     show_table(("TOPIC", "PARTITION", "FROM", "TO"), table)
 
 
-def _wanted(
+def _select_partitions(
     cluster: ClusterViews, options: argparse.Namespace, known: Collection[tuple[str, int]]
 ) -> Iterator[tuple[str, int]]:
     """Yield the selected partitions, each once; by default those in which the group has offsets."""
@@ -311,7 +311,7 @@ def _wanted(
                 yield topic, each
 
 
-def _moved(
+def _new_offsets(
     cluster: ClusterViews, to: str, wanted: list[tuple[str, int]], committed: dict[tuple[str, int], int]
 ) -> Iterator[tuple[tuple[str, int], int]]:
     """Yield each partition, and the offset to set."""
@@ -343,7 +343,7 @@ def topic_of(text: str) -> tuple[str, int | None]:
     return match[1], None if match[2] is None else int(match[2])
 
 
-def where_to(text: str) -> str:
+def parse_target(text: str) -> str:
     """Check WHERE, which is resolved for each partition."""
     if text not in ("beginning", "end") and not _NUMBER.fullmatch(text):
         try:
@@ -377,7 +377,7 @@ def _reset_options(parser: Parser) -> None:
         default=[],
         help="topic or partition to set; repeatable (default: all with committed offsets)",
     )
-    parser.add_argument("--to", type=where_to, metavar="WHERE", required=True, help="new position (see below)")
+    parser.add_argument("--to", type=parse_target, metavar="WHERE", required=True, help="new position (see below)")
     parser.add_argument("--dry-run", action="store_true", help="show what would be set, without setting it")
     _common(parser)
 

@@ -28,13 +28,13 @@ def as_json(record: Record) -> dict[str, Any]:
         "partition": record.partition,
         "offset": record.offset,
         "timestamp_ms": record.timestamp_ms,
-        "key": _told(record.key),
-        "value": _told(record.value),
-        "headers": [[name, _told(value)] for name, value in record.headers],
+        "key": _json_content(record.key),
+        "value": _json_content(record.value),
+        "headers": [[name, _json_content(value)] for name, value in record.headers],
     }
 
 
-def _told(content: bytes | None) -> object:
+def _json_content(content: bytes | None) -> object:
     if content is None:
         return None
     try:

@@ -337,7 +337,7 @@ def find_option(name: str) -> Option | None:
     """Return the broker option of this name; `listener.name.NAME.OPTION` is OPTION for one listener. None if unknown."""
     found = BROKER_OPTIONS.get(name)
     if found is None and name.startswith(LISTENER_PREFIX):
-        return _of_one_listener(name)
+        return _listener_option(name)
     return found
 
 
@@ -349,7 +349,7 @@ def is_secret(name: str) -> bool:
 
 # A broker may have a thousand of them, and each is looked up with every change.
 @lru_cache(maxsize=1_024)
-def _of_one_listener(name: str) -> Option | None:
+def _listener_option(name: str) -> Option | None:
     _, _, base = name.removeprefix(LISTENER_PREFIX).partition(".")
     for candidate in (base, base.partition(".")[2]):  # some are prefixed with a SASL mechanism as well
         if candidate in BROKER_OPTIONS:

@@ -83,7 +83,7 @@ def sasl_of(listener: str, value: ListenerValue, is_set: Callable[[str, str], bo
     assert isinstance(enabled, tuple)
     if not enabled:
         raise ConfigError(
-            f"Invalid value for configuration {_of(listener, name)}: must contain a mechanism, e.g. PLAIN"
+            f"Invalid value for configuration {_option_name(listener, name)}: must contain a mechanism, e.g. PLAIN"
         )
     for mechanism in enabled:
         if mechanism not in _MODULES:
@@ -106,14 +106,14 @@ def _not_offered(listener: str, mechanism: str) -> str:
         why = f"GSSAPI (Kerberos) is not supported; set sasl.enabled.mechanisms to any of {offered}"
     elif near := difflib.get_close_matches(mechanism.upper(), _MODULES, 1):
         why += f"; did you mean {near[0]}?"
-    return f"Invalid value {mechanism} for configuration {_of(listener, 'sasl.enabled.mechanisms')}: {why}"
+    return f"Invalid value {mechanism} for configuration {_option_name(listener, 'sasl.enabled.mechanisms')}: {why}"
 
 
 def _mechanism(listener: str, mechanism: str, value: ListenerValue) -> MechanismConfig:
     handler = value(listener, name := "sasl.server.callback.handler.class", mechanism)
     if handler is not None and handler not in _HANDLERS[mechanism]:
         raise ConfigError(
-            f"Invalid value {handler} for configuration {_of(listener, name, mechanism)}: Java classes are not"
+            f"Invalid value {handler} for configuration {_option_name(listener, name, mechanism)}: Java classes are not"
             f" supported; known handlers of {mechanism}: {', '.join(_HANDLERS[mechanism]) or 'none'}"
         )
     max_reauth_ms = value(listener, "connections.max.reauth.ms", mechanism)
@@ -128,7 +128,7 @@ def _mechanism(listener: str, mechanism: str, value: ListenerValue) -> Mechanism
 
 def _jaas_options(listener: str, mechanism: str, value: ListenerValue) -> Mapping[str, str]:
     text = value(listener, name := "sasl.jaas.config", mechanism)
-    wanted, shown = _MODULES[mechanism], _of(listener, name, mechanism)
+    wanted, shown = _MODULES[mechanism], _option_name(listener, name, mechanism)
     if text is None:
         if mechanism == PLAIN:
             raise ConfigError(
@@ -146,17 +146,17 @@ def _jaas_options(listener: str, mechanism: str, value: ListenerValue) -> Mappin
             raise ConfigError(
                 f"Invalid value [hidden] for configuration {shown}: {told} is not a known login module; expected e.g. {wanted}"
             )
-    found = _of_mechanism(wanted, modules)
+    found = _module_for(wanted, modules)
     if found is None and mechanism == PLAIN:
         raise ConfigError(f"Invalid value [hidden] for configuration {shown}: must contain an entry for {wanted}")
     return {} if found is None else found.options
 
 
-def _of_mechanism(wanted: str, modules: Iterable[LoginModule]) -> LoginModule | None:
+def _module_for(wanted: str, modules: Iterable[LoginModule]) -> LoginModule | None:
     return next((module for module in modules if module.name == wanted), None)
 
 
-def _of(listener: str, name: str, mechanism: str = "") -> str:
+def _option_name(listener: str, name: str, mechanism: str = "") -> str:
     """Return the option's full name, as it would be written for this listener alone."""
     infix = f"{mechanism.lower()}." if mechanism else ""
     return f"listener.name.{listener.lower()}.{infix}{name}"

@@ -54,10 +54,10 @@ class SeedField:
 
     def expected(self, what: str) -> ControlError:
         """Return an error that names the expected and the actual value."""
-        return self.error(f"expected {what}, found {self.shown}")
+        return self.error(f"expected {what}, found {self.describe}")
 
     @property
-    def shown(self) -> str:
+    def describe(self) -> str:
         """Short description of the value, for messages."""
         if self.value is None:
             return "nothing"
@@ -115,7 +115,7 @@ def field_of_text(text: str, source: str) -> SeedField:
     if size_bytes > SEED_BYTES_MAX:
         raise ControlError(Kind.INVALID, f"{source}: seed too large ({size_bytes} bytes, limit {SEED_BYTES_MAX})")
     try:
-        return _of_json(text, source) if text.lstrip("\ufeff \t\r\n").startswith("{") else _of_yaml(text, source)
+        return _from_json(text, source) if text.lstrip("\ufeff \t\r\n").startswith("{") else _from_yaml(text, source)
     except RecursionError:
         raise ControlError(Kind.INVALID, f"{source}: nested too deeply") from None
 
@@ -125,7 +125,7 @@ def field_of(value: Any, source: str) -> SeedField:
     return _field(value, "", source, 0)
 
 
-def _of_json(text: str, source: str) -> SeedField:
+def _from_json(text: str, source: str) -> SeedField:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) < len(pairs):
@@ -164,7 +164,7 @@ def _below(path: str, name: str) -> str:
     return f"{path}.{name[:100]}" if path else name[:100]
 
 
-def _of_yaml(text: str, source: str) -> SeedField:
+def _from_yaml(text: str, source: str) -> SeedField:
     try:
         import yaml  # imported here, since only a seed needs it
     except ImportError as error:

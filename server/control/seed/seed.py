@@ -17,7 +17,7 @@
     quotas:
       client-id=app: {producer_byte_rate: 1048576}        # by entity, as in `control.quotas`
 
-Checks that need no broker are made here, the others by `planting`.
+Checks that need no broker are made here, the others by `seeding`.
 """
 
 from __future__ import annotations
@@ -59,16 +59,16 @@ class SeedRecord:
     headers: tuple[tuple[str, bytes | None], ...]
     partition: int | None
     timestamp_ms: Callable[[int], int] | None
-    """Function from the time of planting to the timestamp, both in ms since 1970; None: the time of planting."""
+    """Function from the time of seeding to the timestamp, both in ms since 1970; None: the time of seeding."""
     repeat: int
     numbered: bool
     """Whether `{n}` in key and value is the number of the repetition."""
 
-    def each(self) -> Iterator[tuple[bytes | None, bytes | None]]:
+    def repetitions(self) -> Iterator[tuple[bytes | None, bytes | None]]:
         """Yield key and value of every repetition."""
-        return map(self.at, range(self.repeat))
+        return map(self.repetition, range(self.repeat))
 
-    def at(self, number: int) -> tuple[bytes | None, bytes | None]:
+    def repetition(self, number: int) -> tuple[bytes | None, bytes | None]:
         """Return key and value of one repetition, from 0 on."""
         return self._numbered(self.key, number), self._numbered(self.value, number)
 
@@ -164,12 +164,12 @@ def seed_from(source: SeedSource) -> Seed:
     if len(data) > SEED_BYTES_MAX:
         raise ControlError(Kind.INVALID, f"{path}: seed too large (limit {SEED_BYTES_MAX} bytes)")
     try:
-        return seed_of_text(data.decode(), path)
+        return seed_from_text(data.decode(), path)
     except UnicodeDecodeError as error:
         raise ControlError(Kind.INVALID, f"{path} is not UTF-8 at byte {error.start}") from None
 
 
-def seed_of_text(text: str, source: str) -> Seed:
+def seed_from_text(text: str, source: str) -> Seed:
     """Parse the seed in a text of YAML or JSON; `source` names it in messages. ControlError INVALID as above."""
     return seed_of(field_of_text(text, source))
 

@@ -29,28 +29,28 @@ TIMESTAMP_MS_MAX = 253_402_300_799_999
 """The end of the year 9999, in ms since 1970."""
 
 
-def _of_hex(field: SeedField) -> bytes:
+def _from_hex(field: SeedField) -> bytes:
     try:
         return bytes.fromhex(field.text())
     except ValueError:
         raise field.expected("an even number of hexadecimal digits") from None
 
 
-def _of_base64(field: SeedField) -> bytes:
+def _from_base64(field: SeedField) -> bytes:
     try:
         return base64.b64decode(field.text(), validate=True)
     except (binascii.Error, ValueError):
         raise field.expected("base64") from None
 
 
-def _of_json(field: SeedField) -> bytes:
+def _from_json(field: SeedField) -> bytes:
     try:
         return json.dumps(_plain(field), separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
     except ValueError:
         raise field.expected("a JSON number") from None
 
 
-def _of_text(field: SeedField) -> bytes:
+def _from_text(field: SeedField) -> bytes:
     try:
         return field.text().encode()
     except UnicodeEncodeError:
@@ -58,10 +58,10 @@ def _of_text(field: SeedField) -> bytes:
 
 
 FORMS: dict[str, Callable[[SeedField], bytes]] = {
-    "text": _of_text,
-    "json": _of_json,
-    "hex": _of_hex,
-    "base64": _of_base64,
+    "text": _from_text,
+    "json": _from_json,
+    "hex": _from_hex,
+    "base64": _from_base64,
 }
 
 
@@ -70,11 +70,11 @@ def bytes_of(field: SeedField) -> bytes | None:
     if field.value is None:
         return None
     if isinstance(field.value, str):
-        return _of_text(field)
+        return _from_text(field)
     if isinstance(field.value, bytes):  # YAML's !!binary, or from a Python program
         return field.value
     if not isinstance(field.value, dict):
-        raise field.error(f"expected a string, found {field.shown}; quote it, or write {{json: ...}}")
+        raise field.error(f"expected a string, found {field.describe}; quote it, or write {{json: ...}}")
     members = field.mapping(FORMS)
     if len(members) != 1:
         raise field.expected(f"one of {', '.join(FORMS)}")
@@ -83,7 +83,7 @@ def bytes_of(field: SeedField) -> bytes | None:
 
 
 def timestamp_of(field: SeedField) -> Callable[[int], int]:
-    """Return a timestamp as a function of the time of planting, both in ms since 1970. ControlError: not a time."""
+    """Return a timestamp as a function of the time of seeding, both in ms since 1970. ControlError: not a time."""
     value = field.value
     if isinstance(value, str):
         if ago := _AGO.fullmatch(value):

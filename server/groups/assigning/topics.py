@@ -44,7 +44,7 @@ def ids_of(names: Iterable[str], topics: TopicView) -> Steps[frozenset[bytes]]:
 _CHANGES_KEPT = 1_024
 
 
-class Hearing(Protocol):
+class TopicChangeSubscription(Protocol):
     """The part of a group that follows topic changes."""
 
     refresh_at_ms: int | None
@@ -70,7 +70,7 @@ class TopicChanges:
         self._names.extend(names)
         self.count += len(names)
 
-    def tell(self, group: Hearing, concerns: Callable[[str], object] | None = None) -> None:
+    def notify(self, group: TopicChangeSubscription, concerns: Callable[[str], object] | None = None) -> None:
         """Make the group look up its topics again if a relevant topic has changed since its last call. `concerns` decides
         whether a topic is relevant; by default it is if the group subscribes to it."""
         unheard, group.topics_known_to = self.count - group.topics_known_to, self.count

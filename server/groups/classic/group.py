@@ -189,7 +189,7 @@ class ClassicGroup:
         self.previous_state, self.state = self.state, state
         self.state_since_ms = now_ms
 
-    def is_told_of(self, generation: int) -> bool:
+    def is_current_generation(self, generation: int) -> bool:
         """Whether this is the present generation, and no rebalance towards the next one has begun."""
         return self.generation == generation and self.state in (ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE)
 

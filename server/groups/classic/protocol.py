@@ -206,9 +206,9 @@ class ClassicProtocol:
         is_leader = group.leader == member.member_id
         if group.state is ClassicState.COMPLETING_REBALANCE and not has_news:
             # The member may not have received the coordinator's answer; the generation is still the same.
-            self.rebalancing.tell_again(group, member, reply, with_members=is_leader)
+            self.rebalancing.answer_join_again(group, member, reply, with_members=is_leader)
         elif group.state is ClassicState.STABLE and not has_news and not is_leader:
-            self.rebalancing.tell_again(group, member, reply, with_members=False)
+            self.rebalancing.answer_join_again(group, member, reply, with_members=False)
         else:
             superseded = member.join_reply
             group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
@@ -247,11 +247,13 @@ class ClassicProtocol:
                 return
             if caller.version >= _SKIP_ASSIGNMENT_VERSION:
                 is_leader = group.leader == new_id
-                self.rebalancing.tell_again(group, member, reply, with_members=is_leader, skip_assignment=is_leader)
+                self.rebalancing.answer_join_again(
+                    group, member, reply, with_members=is_leader, skip_assignment=is_leader
+                )
             else:
                 # A leader of that version would assign again if it knew that it leads, and the coordinator would not use the
                 # result.
-                self.rebalancing.tell_again(group, member, reply, with_members=False, leader=old_leader)
+                self.rebalancing.answer_join_again(group, member, reply, with_members=False, leader=old_leader)
 
     # Heartbeat, LeaveGroup, failures
 

@@ -134,18 +134,18 @@ class Rebalancing:
             return
         group.pending_sync.update(group.members)
         generation = group.generation
-        yield from self._tell(group, tuple(group.members.values()))
+        yield from self._answer_joins(group, tuple(group.members.values()))
         if group.generation == generation and group.pending_sync:
             self._deadlines.start(group.sync_by, group.rebalance_timeout_ms)
         yield from group.read_subscriptions()
 
-    def _tell(self, group: ClassicGroup, members: Collection[ClassicMember]) -> Job:
+    def _answer_joins(self, group: ClassicGroup, members: Collection[ClassicMember]) -> Job:
         """Answer the members' JoinGroups with the generation; only the leader gets the list of members."""
         generation = group.generation
         for member in members:
-            if group.is_told_of(generation) and group.has(member):
+            if group.is_current_generation(generation) and group.has(member):
                 if member.join_reply is not None and group.leader == member.member_id:
-                    yield from self._tell_leader(group, member)
+                    yield from self._answer_leader(group, member)
                 elif (reply := member.join_reply) is not None:
                     group.await_join(member, None)
                     reply(_generation(group, member))
@@ -154,15 +154,15 @@ class Rebalancing:
                 make_ready(member, group.protocol_name)  # The assignment will be written for all members at once.
             yield
 
-    def _tell_leader(self, group: ClassicGroup, member: ClassicMember, *, skip_assignment: bool = False) -> Job:
+    def _answer_leader(self, group: ClassicGroup, member: ClassicMember, *, skip_assignment: bool = False) -> Job:
         generation, reply = group.generation, member.join_reply
         listed = yield from _listed(group)
         # Otherwise the member has joined the next generation, or sent the request again.
-        if reply is not None and reply is member.join_reply and group.is_told_of(generation):
+        if reply is not None and reply is member.join_reply and group.is_current_generation(generation):
             group.await_join(member, None)
             reply(_generation(group, member, members=listed, skip_assignment=skip_assignment))
 
-    def tell_again(
+    def answer_join_again(
         self,
         group: ClassicGroup,
         member: ClassicMember,
@@ -180,7 +180,7 @@ class Rebalancing:
         group.await_join(member, reply)
         if superseded is not None:
             refuse(superseded, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
-        self.do(group, self._tell_leader(group, member, skip_assignment=skip_assignment))
+        self.do(group, self._answer_leader(group, member, skip_assignment=skip_assignment))
 
     def sync(self, group: ClassicGroup, request: SyncGroupRequest, now_ms: int, reply: SyncReply) -> None:
         """Handle a SyncGroup; `reply` is called exactly once, now or when the leader's assignment is written.
@@ -279,7 +279,7 @@ class Rebalancing:
                 log.info("group %s: member %s did not sync in time", group.group_id, member_id)
                 self.remove(group, group.members[member_id], ErrorCode.UNKNOWN_MEMBER_ID)
             yield
-        if group.is_told_of(generation):
+        if group.is_current_generation(generation):
             self.start(group, now_ms)
 
     # Members

@@ -38,11 +38,11 @@ def group_value(group: ClassicGroup, assignments: Mapping[str, bytes]) -> bytes:
     name, pack = group.protocol_name, _LENGTH.pack
     for member in group.members.values():
         assignment = assignments.get(member.member_id, b"")
-        parts += (_written(member, name), pack(len(assignment)), assignment)
+        parts += (_write_metadata(member, name), pack(len(assignment)), assignment)
     return b"".join(parts)
 
 
-def _written(member: ClassicMember, protocol_name: str | None) -> bytes:
+def _write_metadata(member: ClassicMember, protocol_name: str | None) -> bytes:
     written = member.written
     if written is None or written[0] != protocol_name:
         written = member.written = protocol_name, _write_member(member, protocol_name)
@@ -51,7 +51,7 @@ def _written(member: ClassicMember, protocol_name: str | None) -> bytes:
 
 def make_ready(member: ClassicMember, protocol_name: str | None) -> None:
     """Encode a member's part of the group's record, without its assignment, and keep it."""
-    _written(member, protocol_name)
+    _write_metadata(member, protocol_name)
 
 
 def _write_member(member: ClassicMember, protocol_name: str | None) -> bytes:

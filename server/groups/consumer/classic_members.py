@@ -27,7 +27,7 @@ from ..settings import GroupSettings
 from ..subscription import CONSUMER_PROTOCOL_TYPE, read_subscription
 from .group import ConsumerGroup
 from .member import ConsumerMember, ConsumerMemberState
-from .membership import taking_over
+from .membership import returned_member
 from .migration import Migration, is_large
 from .protocol import ConsumerProtocol
 from .transition import ConsumerTransition
@@ -78,7 +78,7 @@ class ClassicMembers:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"malformed subscription: {error}") from error
         replaced, must_downgrade = group.static_member(instance_id) if is_new else None, False
         if replaced is not None:
-            old = taking_over(replaced, member_id)
+            old = returned_member(replaced, member_id)
         elif instance_id is None or is_new:
             old = group.members.get(member_id) or ConsumerMember(member_id)
         else:

@@ -64,7 +64,7 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, Assignment]):
         self.is_downgrading = False
         self.cannot_downgrade = False
         self.resolved_at_ms: int | None = None
-        self.owners = Owners()
+        self.owners = PartitionOwners()
         self._subscribed_topics: frozenset[str] | None = None
 
     # Methods that all kinds of groups have
@@ -229,8 +229,8 @@ UNSETTLED_MAX = 16
 """Maximum number of changes that wait to be applied. Each contains the member's earlier assignment."""
 
 
-class Owners:
-    """Which member has which partition, as it follows from what the members have. A change of thousands of topics goes into the table in pieces later (`settling`), or when the table is asked for: the
+class PartitionOwners:
+    """Which member has which partition, as it follows from what the members have. A change of thousands of topics goes into the table in pieces later (`apply_waiting`), or when the table is asked for: the
     step that brings the change stays short."""
 
     def __init__(self) -> None:
@@ -247,13 +247,13 @@ class Owners:
     def table(self) -> Mapping[bytes, Mapping[int, str]]:
         """Topic id -> partition -> member id, for all partitions that are assigned or being revoked."""
         if self._unsettled:
-            to_the_end(self.settling())
+            to_the_end(self.apply_waiting())
         return self._table
 
     def is_free(self, topic_id: bytes, partition: int) -> bool:
         """Whether no member has the partition or must still give it up."""
         if self._unsettled:
-            to_the_end(self.settling())
+            to_the_end(self.apply_waiting())
         return partition not in self._table.get(topic_id, _NONE)
 
     def note(self, before: ConsumerMember, after: ConsumerMember) -> None:
@@ -263,17 +263,17 @@ class Owners:
             return
         waiting = self._unsettled
         if not waiting and max(map(len, owned)) <= AT_ONCE:
-            to_the_end(self._taking(before, after))
+            to_the_end(self._apply_change(before, after))
             return
         waiting.append((before, after))
         if len(waiting) > UNSETTLED_MAX:
-            self._settle_first()
+            self._apply_oldest()
 
-    def settling(self) -> Job:
+    def apply_waiting(self) -> Job:
         """Apply the waiting changes to the table, a topic a piece. Several such jobs may run at the same time."""
         while self._unsettled:
             if self._settling is None:
-                self._settling = self._taking(*self._unsettled[0])
+                self._settling = self._apply_change(*self._unsettled[0])
             try:
                 next(self._settling)
             except StopIteration:
@@ -281,13 +281,13 @@ class Owners:
                 self._unsettled.popleft()
             yield
 
-    def _settle_first(self) -> None:
+    def _apply_oldest(self) -> None:
         """Apply only the oldest change: the time for all of them grows with their number."""
-        left, settling = len(self._unsettled) - 1, self.settling()
+        left, settling = len(self._unsettled) - 1, self.apply_waiting()
         while len(self._unsettled) > left:
             next(settling)
 
-    def _taking(self, before: ConsumerMember, after: ConsumerMember) -> Job:
+    def _apply_change(self, before: ConsumerMember, after: ConsumerMember) -> Job:
         pairs = (before.assigned, after.assigned), (before.revoking, after.revoking)
         changed = [(owned, owns) for owned, owns in pairs if owned is not owns]
         # Remove all that is gone first: partitions that are being revoked now were assigned before.

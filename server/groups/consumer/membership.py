@@ -50,10 +50,10 @@ def _joining(
             f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
             f"is owned by {known.member_id} member.",
         )
-    return taking_over(known, member_id), known
+    return returned_member(known, member_id), known
 
 
-def taking_over(known: ConsumerMember, member_id: str) -> ConsumerMember:
+def returned_member(known: ConsumerMember, member_id: str) -> ConsumerMember:
     """Return a static member that returned, perhaps under another id: it keeps its partitions, and its epoch starts again."""
     return replace(known, member_id=member_id, epoch=0, previous_epoch=0)
 

@@ -92,9 +92,9 @@ class Migration:
                 changed during each attempt. UNKNOWN_SERVER_ERROR: the new group would be too large for a batch.
         """
         for _ in range(TRIES):
-            seen = _seen(old)
+            seen = _group_properties(old)
             made = yield from self._upgrade(old)
-            if _seen(old) == seen:
+            if _group_properties(old) == seen:
                 return made
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"group {old.group_id} is rebalancing")
 
@@ -172,7 +172,7 @@ class Migration:
         new.metadata_hash = yield from hashing(new.subscribed_topics, self._topics)
         max_bytes = self._store.max_batch_bytes(old.partition)
         written = Records([write_record(*classic_tombstone(old.group_id))])
-        for change in whole_group(new):
+        for change in group_conversion_records(new):
             written.add((yield from change))
             if written.batch_bytes > max_bytes:
                 raise KafkaError(
@@ -301,7 +301,7 @@ class Migration:
         return known
 
 
-def _seen(group: ClassicGroup) -> tuple[object, ...]:
+def _group_properties(group: ClassicGroup) -> tuple[object, ...]:
     """Return the properties of a group that its upgrade is made of."""
     members = [
         (one, one.member_id, one.protocols, one.assignment, one.rebalance_timeout_ms, one.session_timeout_ms)
@@ -310,16 +310,16 @@ def _seen(group: ClassicGroup) -> tuple[object, ...]:
     return group.generation, group.protocol_name, members
 
 
-def whole_group(group: ConsumerGroup) -> Iterator[Steps[Pair]]:
+def group_conversion_records(group: ConsumerGroup) -> Iterator[Steps[Pair]]:
     """Return all records of a group, for one that was not made by heartbeats; each record in pieces."""
     group_id, members = group.group_id, group.members.values()
     yield from (_pair_of(records.writing_member(group_id, member)) for member in members)
-    yield _made(records.group_epoch(group_id, group.epoch, group.metadata_hash))
+    yield _write_change(records.group_epoch(group_id, group.epoch, group.metadata_hash))
     yield from (
         _pair_of(records.writing_target(group_id, member.member_id, group.targets.get(member.member_id, {})))
         for member in members
     )
-    yield _made(records.target_metadata(group_id, group.assignment_epoch, group.assignment_ms))
+    yield _write_change(records.target_metadata(group_id, group.assignment_epoch, group.assignment_ms))
     yield from (_pair_of(records.writing_current(group_id, member)) for member in members)
 
 
@@ -327,6 +327,6 @@ def _pair_of(writing: Steps[ReadyChange]) -> Steps[Pair]:
     return (yield from writing).pair
 
 
-def _made(change: Change) -> Steps[Pair]:
+def _write_change(change: Change) -> Steps[Pair]:
     yield
     return write_record(*change)

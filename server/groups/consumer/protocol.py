@@ -31,7 +31,7 @@ from .member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, ConsumerMember, ConsumerMem
 from .membership import claim_of, claiming, consumer_group, identified, member_for, with_news
 from .migration import TRIES, Migration, Upgrade, is_large
 from .reconciliation import Claim, PrecomputedStep, PreparedHeartbeat, Target, has_many, precomputed_step
-from .transition import ConsumerSurroundings, ConsumerTransition, subscribes_anew
+from .transition import ConsumerHeartbeatContext, ConsumerTransition, is_subscription_changed
 
 if TYPE_CHECKING:
     from ..shard import GroupShard
@@ -85,7 +85,7 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
     def _settle(self, shard: GroupShard, group: object) -> None:
         """Apply the waiting changes of owners soon: members of the classic protocol read them at once."""
         if isinstance(group, ConsumerGroup) and not group.owners.is_settled:
-            self._start_job(shard, group.owners.settling())
+            self._start_job(shard, group.owners.apply_waiting())
 
     def _take_up(self, shard: GroupShard, group: ConsumerGroup, now_ms: int) -> None:
         loading = self.loaded(shard, group, now_ms)
@@ -141,7 +141,7 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
         return ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._settings.of_group(group.group_id, "consumer.heartbeat.interval.ms"),
+            heartbeat_interval_ms=self._settings.group_value(group.group_id, "consumer.heartbeat.interval.ms"),
         )
 
     def preparing(
@@ -195,7 +195,7 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
             return made, None
         # Also for a member with few partitions: its step looks up owners, and would apply all changes in one piece.
         if not group.owners.is_settled:
-            yield from group.owners.settling()
+            yield from group.owners.apply_waiting()
         known = group.static_member(request.instance_id) or group.members.get(request.member_id)
         if known is None or not has_many(known, group.targets.get(known.member_id, {})):
             return made, None
@@ -211,7 +211,7 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
                 made.append((yield from records.writing_current(group.group_id, old)))
                 if new != old:
                     made.append((yield from records.writing_member(group.group_id, new)))
-            has_new_subscription = subscribes_anew(old, new)
+            has_new_subscription = is_subscription_changed(old, new)
             if new.is_reconciled_to(epoch) and not has_new_subscription:
                 return made, None
             subscribes_to = targets.subscribing(new, group.regexes, self._topics)
@@ -260,8 +260,8 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
         return ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._settings.of_group(group.group_id, "consumer.heartbeat.interval.ms"),
-            assignment=prepared.told_of(member) if must_tell else None,
+            heartbeat_interval_ms=self._settings.group_value(group.group_id, "consumer.heartbeat.interval.ms"),
+            assignment=prepared.answer_for(member) if must_tell else None,
         )
 
     def advance(
@@ -285,8 +285,8 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
             KafkaError: As `Transition.run`, or the error of writing the records. Then nothing has changed.
         """
         elapsed_ms = self._elapsed_ms()
-        self._changes.tell(transition.group)
-        around = ConsumerSurroundings(
+        self._changes.notify(transition.group)
+        around = ConsumerHeartbeatContext(
             self._settings, self._topics, self._hashes, self._topics_version, now_ms, elapsed_ms
         )
         transition.run(around, claim)
@@ -359,7 +359,7 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
                 made[pattern] = one, (yield from records.writing_regex(group.group_id, pattern, one))
                 yield from self._hashes.preparing(topics)
         except KafkaError as error:
-            self._not_resolved(group, error)
+            self._note_unresolved(group, error)
             return
         finally:
             group.is_resolving = False
@@ -370,7 +370,7 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
         resolved = {pattern: one for pattern, (one, _) in in_use.items()}
         changes: list[Change | ReadyChange] = [ready for _, ready in in_use.values()]
         names = all_topics(group.name_subscribers, {**group.regexes, **resolved}.values())
-        topics_hash = self._hashes.of(names)
+        topics_hash = self._hashes.hash_of(names)
         is_news = any(
             one.topics != (group.regexes[pattern].topics if pattern in group.regexes else frozenset())
             for pattern, one in resolved.items()
@@ -381,9 +381,9 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
             self.write(shard, group.group_id, changes, now_ms)
             group.resolved_at_ms = self._elapsed_ms()
         except KafkaError as error:
-            self._not_resolved(group, error)
+            self._note_unresolved(group, error)
 
-    def _not_resolved(self, group: ConsumerGroup, error: KafkaError) -> None:
+    def _note_unresolved(self, group: ConsumerGroup, error: KafkaError) -> None:
         """Note a failure: the next heartbeat finds the expressions unresolved, or old. If they match too much, heartbeats wait
         before they try again."""
         log.warning("group %s: cannot resolve regular expressions: %s", group.group_id, error)
@@ -399,7 +399,7 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
         name = targets.preferred_assignor(members.values(), self._settings.group_consumer_assignors[0])
         with assigning(group, self._elapsed_ms):
             found = yield from targets.new_targets(regexes, members, before, ASSIGNORS[name], self._topics)
-            whole = yield from targets.written(group, found, self._store.max_batch_bytes(shard.partition))
+            whole = yield from targets.target_records(group, found, self._store.max_batch_bytes(shard.partition))
             if shard.groups.get(group.group_id) is group:
                 targets.amended(group, whole, found, members)
                 last = records.target_metadata(group.group_id, epoch, now_ms)
@@ -460,7 +460,7 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
         changes += [records.regex(group.group_id, pattern, None) for pattern in dropped]
         names = group.subscribed_without(leaving)
         is_same = names == group.subscribed_topics
-        topics_hash = group.metadata_hash if is_same else self._hashes.of(names)
+        topics_hash = group.metadata_hash if is_same else self._hashes.hash_of(names)
         changes.append(records.group_epoch(group.group_id, group.epoch + 1, topics_hash))
         self.write(shard, group.group_id, changes, now_ms)
         for member_id in gone:

@@ -165,11 +165,11 @@ class PreparedHeartbeat(NamedTuple):
     """A static member that leaves for a while, as it was before, and the record of its partitions then."""
     step: PrecomputedStep | None = None
 
-    def told_of(self, member: ConsumerMember) -> Answered:
+    def answer_for(self, member: ConsumerMember) -> Answered:
         """Return the member's partitions for the answer; computed here unless the member is the result of the prepared step."""
         if self.step is not None and self.step.told is not None and self.step.after is member:
             return self.step.told
-        return to_the_end(telling(member.assigned))
+        return to_the_end(make_answer(member.assigned))
 
 
 class PrecomputedStep(NamedTuple):
@@ -230,10 +230,10 @@ def precomputed_step(
     if after == member:
         return PrecomputedStep(member, target, version, member)
     made = yield from records.writing_current(group.group_id, after)
-    return PrecomputedStep(member, target, version, after, made, (yield from telling(after.assigned)))
+    return PrecomputedStep(member, target, version, after, made, (yield from make_answer(after.assigned)))
 
 
-def telling(assigned: Owned) -> Steps[Answered]:
+def make_answer(assigned: Owned) -> Steps[Answered]:
     """Return a member's partitions in the form of an answer; a topic a piece."""
     topic_ids, rows = (yield from in_order(assigned)), list[TopicPartitions]()
     for topic_id in topic_ids:

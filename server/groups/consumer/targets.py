@@ -100,7 +100,9 @@ class ConsumerWholeTarget(NamedTuple):
     """Targets of these members, as a table."""
 
 
-def written(group: ConsumerGroup, targets: Mapping[str, Assignment], max_bytes: int) -> Steps[ConsumerWholeTarget]:
+def target_records(
+    group: ConsumerGroup, targets: Mapping[str, Assignment], max_bytes: int
+) -> Steps[ConsumerWholeTarget]:
     """Return the records of a new target assignment. `amended` adds those of members that leave or join during the job.
 
     Raises:

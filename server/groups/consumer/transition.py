@@ -33,7 +33,7 @@ from .reconciliation import Claim, PrecomputedStep, Target, next_step
 log = logging.getLogger("ottla.groups")
 
 
-class ConsumerSurroundings(NamedTuple):
+class ConsumerHeartbeatContext(NamedTuple):
     """The state outside the group. `topics_version` grows with every new topic: regular expressions may match other topics now.
     `now_ms` is written to records; intervals are measured by `elapsed_ms`."""
 
@@ -50,7 +50,7 @@ class ConsumerTransition:
     Args:
         old: The member before the heartbeat, as the group knows it, or a new member.
         new: The member with the heartbeat's changes.
-        replaced: The static member that it replaces (`membership.taking_over`).
+        replaced: The static member that it replaces (`membership.returned_member`).
         changes: Changes that must be written first.
         made: Changes that were prepared.
         ahead: The member's step, if it was prepared.
@@ -87,12 +87,12 @@ class ConsumerTransition:
         self.has_seen_topics = False
         self.has_stepped = False
         self.must_resolve = False
-        self._around: ConsumerSurroundings
+        self._around: ConsumerHeartbeatContext
         self._epoch = group.epoch
         self._dropped_regex: str | None = None
         self._must_bump = False
 
-    def run(self, around: ConsumerSurroundings, claim: Claim) -> None:
+    def run(self, around: ConsumerHeartbeatContext, claim: Claim) -> None:
         """Do all the steps, once.
 
         Raises:
@@ -102,7 +102,7 @@ class ConsumerTransition:
         self._around = around
         new = self.member
         if self.replaced is not None:
-            self._take_place_of(self.replaced)
+            self._replace_static(self.replaced)
         if new != self.old:
             self._put_member(new)
         has_new_subscription = self._take_subscription()
@@ -123,7 +123,7 @@ class ConsumerTransition:
         if self.has_stepped:
             self.changes.append(records.current_assignment(self.group.group_id, self.member))
 
-    def _take_place_of(self, replaced: ConsumerMember) -> None:
+    def _replace_static(self, replaced: ConsumerMember) -> None:
         """Replace a static member by `old`, its successor, which takes over its target and its partitions."""
         group_id, heir, held = self.group.group_id, self.old, self.group.targets.get(replaced.member_id, {})
         self.changes += records.member_tombstones(group_id, replaced.member_id)
@@ -174,7 +174,7 @@ class ConsumerTransition:
                 self._must_bump |= new.topic_regex in group.regexes
         if is_unknown or group.regex_subscribers:
             self.must_resolve = self._is_time_to_resolve(is_unknown=is_unknown)
-        return subscribes_anew(old, new)
+        return is_subscription_changed(old, new)
 
     def _subscribed_topics(self) -> frozenset[str]:
         """Return the topics that any member subscribes to, with this member's changes."""
@@ -222,7 +222,7 @@ class ConsumerTransition:
         if group.refresh_at_ms is not None and not is_refreshed:
             self._around.hashes.forget()  # The interval has ended: look up all topics, also without a notified change.
         names = self._subscribed_topics() if has_new_subscription else group.subscribed_topics
-        topics_hash = self._around.hashes.of(names)
+        topics_hash = self._around.hashes.hash_of(names)
         if self._must_bump or topics_hash != group.metadata_hash:
             self._epoch += 1
             self.changes.append(records.group_epoch(group.group_id, self._epoch, topics_hash))
@@ -237,7 +237,7 @@ class ConsumerTransition:
         holder = self.replaced or new
         held = group.targets.get(holder.member_id, {})
         since_ms = _since(group.assigned_at_ms, self._around.elapsed_ms)
-        if group.assignment_epoch >= self._epoch or since_ms < settings.of_group(
+        if group.assignment_epoch >= self._epoch or since_ms < settings.group_value(
             group.group_id, "consumer.assignment.interval.ms"
         ):
             return group.assignment_epoch, held
@@ -263,7 +263,7 @@ class ConsumerTransition:
         return members
 
 
-def subscribes_anew(old: ConsumerMember, new: ConsumerMember) -> bool:
+def is_subscription_changed(old: ConsumerMember, new: ConsumerMember) -> bool:
     return new.topic_names != old.topic_names or new.topic_regex != old.topic_regex
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import KafkaError
-from .protocol import StatesToBegin
-from .states import UNKNOWN_OFFSET, Offsets, Refusals, StateKeeper, Topics, check_size
+from .protocol import StatesToInitialize
+from .states import UNKNOWN_OFFSET, Offsets, Persister, Refusals, Topics, check_size
 
 if TYPE_CHECKING:
     from ..coordinator import GroupCoordinator
@@ -24,24 +24,24 @@ log = logging.getLogger("ottla.groups")
 class ShareFlows:
     """
     Args:
-        keeper: Function that returns the share coordinator, which the first request that needs it creates.
+        persister: Function that returns the share coordinator, which the first request that needs it creates.
     """
 
     def __init__(
-        self, coordinator: GroupCoordinator, keeper: Callable[[], StateKeeper], now_ms: Callable[[], int]
+        self, coordinator: GroupCoordinator, persister: Callable[[], Persister], now_ms: Callable[[], int]
     ) -> None:
         self._coordinator = coordinator
-        self._keeper = keeper
+        self._persister = persister
         self._now_ms = now_ms
 
-    async def grant(self, wish: StatesToBegin) -> None:
+    async def grant(self, wish: StatesToInitialize) -> None:
         """Initialize the states that a group requests, all or none. Raises nothing."""
         offsets = {
             topic_id: dict.fromkeys(partitions, UNKNOWN_OFFSET) for topic_id, partitions in wish.partitions.items()
         }
         try:
             try:
-                refusals = await self._keeper().initialize(wish.group_id, wish.state_epoch, offsets)
+                refusals = await self._persister().initialize(wish.group_id, wish.state_epoch, offsets)
                 error = next(iter(refusals.values()), None)
             except KafkaError as refusal:
                 error = refusal
@@ -71,7 +71,7 @@ class ShareFlows:
         self._coordinator.share_states_asked(group_id, partitions)
         try:
             try:
-                refusals = await self._keeper().initialize(group_id, state_epoch, offsets)
+                refusals = await self._persister().initialize(group_id, state_epoch, offsets)
             except KafkaError:
                 self._refused(group_id, partitions)
                 raise
@@ -101,7 +101,7 @@ class ShareFlows:
         partitions = self._coordinator.share_states_to_forget(group_id, topic_ids, self._now_ms())
         if not partitions:
             return {}, {}
-        refusals = await self._keeper().delete(group_id, partitions)
+        refusals = await self._persister().delete(group_id, partitions)
         failed = {topic_id for topic_id, _ in refusals}
         if done := partitions.keys() - failed:
             self._coordinator.share_states_forgotten(group_id, done, self._now_ms())
@@ -114,10 +114,10 @@ class ShareFlows:
             KafkaError: NON_EMPTY_GROUP, COORDINATOR_LOAD_IN_PROGRESS (it is already being deleted), or the reason of the
                 failure.
         """
-        with self._coordinator.going(group_id) as shard:
+        with self._coordinator.deleting_group(group_id) as shard:
             partitions = self._coordinator.all_share_states_to_forget(shard, group_id, self._now_ms())
             if partitions:
-                refusals = await self._keeper().delete(group_id, partitions)
+                refusals = await self._persister().delete(group_id, partitions)
                 for error in refusals.values():
                     raise error
 

@@ -32,7 +32,7 @@ from . import records, targets
 from .group import ShareGroup
 from .member import LEAVE_EPOCH, ShareMember
 from .states import StateTable, Topics, check_size
-from .transition import ShareSurroundings, ShareTransition
+from .transition import ShareHeartbeatContext, ShareTransition
 
 if TYPE_CHECKING:
     from ..shard import GroupShard
@@ -43,8 +43,8 @@ log = logging.getLogger("ottla.groups")
 _REFRESH_AFTER_MS = 2**31 - 1
 
 
-class StatesToBegin(NamedTuple):
-    """Request to the share coordinator to initialize states. Its result goes to `ShareProtocol.begun` or `refused`."""
+class StatesToInitialize(NamedTuple):
+    """Request to the share coordinator to initialize states. Its result goes to `ShareProtocol.note_initialized` or `refused`."""
 
     group_id: str
     state_epoch: int
@@ -67,7 +67,7 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
         deadlines: Deadlines,
         topics: TopicView,
         start_job: Callable[[GroupShard, Job], None],
-        wish: Callable[[StatesToBegin], None],
+        wish: Callable[[StatesToInitialize], None],
     ) -> None:
         super().__init__(settings, store, deadlines, topics, self.remove)
         self._start_job = start_job
@@ -117,7 +117,7 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
         return ShareGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._settings.of_group(group.group_id, "share.heartbeat.interval.ms"),
+            heartbeat_interval_ms=self._settings.group_value(group.group_id, "share.heartbeat.interval.ms"),
         )
 
     def preparing(
@@ -168,12 +168,12 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
         _check_epoch(old, epoch)
         if epoch == 0:
             log.info("group %s: member %s joins", group_id, member_id)
-        self._changes.tell(group)
+        self._changes.notify(group)
         transition = ShareTransition(group, old, _with_news(old, request, caller), ready)
         elapsed_ms = self._elapsed_ms()
         max_bytes, is_asking = self._store.max_batch_bytes(shard.partition), group_id in self._asking
         transition.run(
-            ShareSurroundings(self._settings, self._topics, self._hashes, now_ms, elapsed_ms, max_bytes, is_asking)
+            ShareHeartbeatContext(self._settings, self._topics, self._hashes, now_ms, elapsed_ms, max_bytes, is_asking)
         )
         self._write(shard, group, transition.changes, now_ms)
         self._after(shard, transition, now_ms, elapsed_ms)
@@ -184,7 +184,7 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
         return ShareGroupHeartbeatResponse(
             member_id=member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._settings.of_group(group_id, "share.heartbeat.interval.ms"),
+            heartbeat_interval_ms=self._settings.group_value(group_id, "share.heartbeat.interval.ms"),
             assignment=told,
         )
 
@@ -200,8 +200,8 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
             group.is_assigning = True
             self._start_job(shard, self._assign(shard, group, now_ms))
         if transition.asked_for:
-            self.asked(group.group_id, transition.asked_for)
-            self._wish(StatesToBegin(group.group_id, transition.epoch, transition.asked_for))
+            self.note_requested(group.group_id, transition.asked_for)
+            self._wish(StatesToInitialize(group.group_id, transition.epoch, transition.asked_for))
         group.looked_for = (transition.names, group.states, group.topics_known_to)
 
     def _check_size(self, group: ShareGroup, member_id: str) -> None:
@@ -219,7 +219,7 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
         max_bytes = self._store.max_batch_bytes(shard.partition)
         with assigning(group, self._elapsed_ms):
             found = yield from targets.new_targets(members, before, initialized, self._topics, max_bytes)
-            made = yield from targets.written(group, found, max_bytes)
+            made = yield from targets.target_records(group, found, max_bytes)
             if shard.groups.get(group.group_id) is group:
                 for member_id in found.keys() - group.members.keys():
                     made.add(write_record(*records.target_tombstone(group.group_id, member_id)))
@@ -240,7 +240,7 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
         leaving = group.member(member_id)
         log.info("group %s: member %s leaves", group.group_id, member_id)
         names = group.subscribed_without(leaving)
-        topics_hash = group.metadata_hash if names == group.subscribed_topics else self._hashes.of(names)
+        topics_hash = group.metadata_hash if names == group.subscribed_topics else self._hashes.hash_of(names)
         changes = records.member_tombstones(group.group_id, member_id)
         changes.append(records.group_epoch(group.group_id, group.epoch + 1, topics_hash))
         self._write(shard, group, changes, now_ms)
@@ -248,7 +248,7 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
 
     # States of partitions
 
-    def begun(self, shard: GroupShard, group_id: str, partitions: Topics, now_ms: int) -> None:
+    def note_initialized(self, shard: GroupShard, group_id: str, partitions: Topics, now_ms: int) -> None:
         """Note that the share coordinator has the states; members get the partitions by their next heartbeats. Errors as
         `RecordStore.append`."""
         group = shard.groups.get(group_id)
@@ -259,7 +259,7 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
                 for topic_id, one in group.states.initializing.items()
                 if topic_id in partitions
             }
-            self._write_states(shard, group, group.states.begun(asked, self._topics.name_of), now_ms)
+            self._write_states(shard, group, group.states.with_initialized(asked, self._topics.name_of), now_ms)
 
     def refused(self, shard: GroupShard, group_id: str, partitions: Topics, now_ms: int) -> None:
         """Note that the share coordinator could not initialize the states. The next heartbeat requests them again, except those
@@ -274,11 +274,11 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
                 }
             self._write_states(shard, group, group.states.refused(partitions), now_ms)
 
-    def asked(self, group_id: str, partitions: Topics) -> None:
-        """Note the start of a request to the share coordinator for states of the group; `answered` ends it."""
+    def note_requested(self, group_id: str, partitions: Topics) -> None:
+        """Note the start of a request to the share coordinator for states of the group; `note_answered` ends it."""
         self._asking.setdefault(group_id, []).append(partitions)
 
-    def answered(self, group_id: str, partitions: Topics) -> None:
+    def note_answered(self, group_id: str, partitions: Topics) -> None:
         """Note that a request for states of the group has ended, whatever its result. States that are still initializing
         without a request are then requested again."""
         questions = self._asking[group_id]
@@ -286,7 +286,7 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
         if not questions:
             del self._asking[group_id]
 
-    def to_move(self, shard: GroupShard, group_id: str, partitions: Topics, now_ms: int) -> int:
+    def prepare_move(self, shard: GroupShard, group_id: str, partitions: Topics, now_ms: int) -> int:
         """Prepare to initialize the states of these partitions again, and return the state epoch for that. The group is created
         if it does not exist.
 
@@ -297,13 +297,13 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
         group = ShareGroup(group_id, shard.partition) if known is None else share_group(group_id, known)
         _check_empty(group)
         before = StateTable() if group.states is None else group.states
-        states = before.asked_for(partitions, self._topics.name_of)
+        states = before.with_requested(partitions, self._topics.name_of)
         check_size(len(states.topic_ids()), states.partition_count)
         if partitions:
             self._write_states(shard, group, states, now_ms)
         return group.epoch
 
-    def to_forget(self, shard: GroupShard, group_id: str, topic_ids: Collection[bytes], now_ms: int) -> Topics:
+    def prepare_reset(self, shard: GroupShard, group_id: str, topic_ids: Collection[bytes], now_ms: int) -> Topics:
         """Prepare to reset the group in these topics, and return the states that must be deleted; topics without states are
         left out.
 
@@ -319,8 +319,8 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
             if topic_id in group.states.initialized:
                 found[topic_id] = group.states.initialized[topic_id].partitions
             elif topic_id in group.states.deleting:
-                found[topic_id] = self._whole(topic_id)
-        self._write_states(shard, group, group.states.to_delete(found.keys(), self._topics.name_of), now_ms)
+                found[topic_id] = self._all_partitions(topic_id)
+        self._write_states(shard, group, group.states.with_deleting(found.keys(), self._topics.name_of), now_ms)
         return found
 
     def all_to_forget(self, shard: GroupShard, group_id: str, now_ms: int) -> Topics:
@@ -341,13 +341,13 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
                     for table in (states.initialized, states.initializing)
                     if topic_id in table
                 ),
-                self._whole(topic_id) if topic_id in states.deleting else none,
+                self._all_partitions(topic_id) if topic_id in states.deleting else none,
             )
             for topic_id in states.topic_ids()
             # The share coordinator forgets the states of a deleted topic by itself.
             if self._topics.name_of(topic_id) is not None
         }
-        self._write_states(shard, group, StateTable().to_delete(found.keys(), self._topics.name_of), now_ms)
+        self._write_states(shard, group, StateTable().with_deleting(found.keys(), self._topics.name_of), now_ms)
         return found
 
     def forgotten(self, shard: GroupShard, group_id: str, topic_ids: Collection[bytes], now_ms: int) -> None:
@@ -356,7 +356,7 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
         if isinstance(group, ShareGroup) and group.states is not None:
             self._write_states(shard, group, group.states.deleted(topic_ids), now_ms)
 
-    def _whole(self, topic_id: bytes) -> frozenset[int]:
+    def _all_partitions(self, topic_id: bytes) -> frozenset[int]:
         return frozenset(range(self._topics.partition_count(topic_id)))
 
     # Records

@@ -46,7 +46,7 @@ class StateSummary(NamedTuple):
     error: KafkaError | None = None
 
 
-class StateKeeper(Protocol):
+class Persister(Protocol):
     """Keeper of the states of share partitions: the interface of the share coordinator for groups.
 
     Each method returns errors per partition; a KafkaError is for all partitions.
@@ -91,7 +91,7 @@ class StateTable:
     initialized: Mapping[bytes, TopicStates] = field(default_factory=dict)
     deleting: Mapping[bytes, str] = field(default_factory=dict)
 
-    def asked_for(self, partitions: Topics, name_of: NameOf) -> StateTable:
+    def with_requested(self, partitions: Topics, name_of: NameOf) -> StateTable:
         """Return the table after a request to initialize these states."""
         return StateTable(
             _together(self.initializing, partitions, name_of),
@@ -99,7 +99,7 @@ class StateTable:
             {topic_id: name for topic_id, name in self.deleting.items() if topic_id not in partitions},
         )
 
-    def begun(self, partitions: Topics, name_of: NameOf) -> StateTable:
+    def with_initialized(self, partitions: Topics, name_of: NameOf) -> StateTable:
         """Return the table after these states were initialized."""
         return StateTable(
             _without(self.initializing, partitions), _together(self.initialized, partitions, name_of), self.deleting
@@ -109,7 +109,7 @@ class StateTable:
         """Return the table after the initialization of these states failed."""
         return StateTable(_without(self.initializing, partitions), self.initialized, self.deleting)
 
-    def to_delete(self, topics: Collection[bytes], name_of: NameOf) -> StateTable:
+    def with_deleting(self, topics: Collection[bytes], name_of: NameOf) -> StateTable:
         """Return the table after a request to forget the initialized states of these topics."""
         return StateTable(
             self.initializing,

@@ -88,7 +88,7 @@ def changes(group: ShareGroup, targets: Mapping[str, Assignment], epoch: int, no
     return [*changed, records.target_metadata(group.group_id, epoch, now_ms)]
 
 
-def written(group: ShareGroup, targets: Mapping[str, Assignment], max_bytes: int) -> Steps[Records]:
+def target_records(group: ShareGroup, targets: Mapping[str, Assignment], max_bytes: int) -> Steps[Records]:
     """Return the records of a new target assignment, for the members whose targets change.
 
     Raises:

@@ -28,7 +28,7 @@ from .states import PARTITIONS_MAX, TOPICS_MAX, StateTable, Topics
 log = logging.getLogger("ottla.groups")
 
 
-class ShareSurroundings(NamedTuple):
+class ShareHeartbeatContext(NamedTuple):
     """The state outside the group. `now_ms` is written to records, intervals are measured by `elapsed_ms`, and `max_bytes` is
     the limit of a batch.
 
@@ -75,9 +75,9 @@ class ShareTransition:
         self.must_assign = False
         self.has_seen_topics = False
         self.asked_for: Topics = {}
-        self._around: ShareSurroundings
+        self._around: ShareHeartbeatContext
 
-    def run(self, around: ShareSurroundings) -> None:
+    def run(self, around: ShareHeartbeatContext) -> None:
         """Do all the steps, once.
 
         Raises:
@@ -131,7 +131,7 @@ class ShareTransition:
         self.has_seen_topics = True
         if group.refresh_at_ms is not None and not is_refreshed:
             self._around.hashes.forget()  # The interval has ended: look up all topics, also without a notified change.
-        topics_hash = self._around.hashes.of(self.names)
+        topics_hash = self._around.hashes.hash_of(self.names)
         if not must_bump and topics_hash == group.metadata_hash:
             return False
         self.epoch += 1
@@ -145,7 +145,7 @@ class ShareTransition:
         group, new, around = self.group, self.member, self._around
         held = group.targets.get(new.member_id, {})
         since_ms = inf if group.assigned_at_ms is None else around.elapsed_ms - group.assigned_at_ms
-        if group.assignment_epoch >= self.epoch or since_ms < around.settings.of_group(
+        if group.assignment_epoch >= self.epoch or since_ms < around.settings.group_value(
             group.group_id, "share.assignment.interval.ms"
         ):
             return group.assignment_epoch, held
@@ -172,10 +172,10 @@ class ShareTransition:
         if group.looked_for == (self.names, group.states, group.topics_known_to) and not is_left:
             return
         known = StateTable() if group.states is None else group.states
-        existing = around.hashes.existing(self.names, 2 * TOPICS_MAX + 1)
+        existing = around.hashes.existing_names(self.names, 2 * TOPICS_MAX + 1)
         self.asked_for = _missing(known, existing, around.topics, is_left=is_left)
         if self.asked_for:
-            table = known.asked_for(self.asked_for, around.topics.name_of)
+            table = known.with_requested(self.asked_for, around.topics.name_of)
             self.changes.append(records.state_partitions(group.group_id, table))
 
 

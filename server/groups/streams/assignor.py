@@ -145,7 +145,7 @@ class _Quota:
         self._members = members
         self.most = -(-tasks // max(members, 1))
 
-    def given(self, count: int) -> None:
+    def note_given(self, count: int) -> None:
         """Note a member's number of tasks."""
         if count == self.most:
             self._members -= 1
@@ -217,8 +217,8 @@ class _Work:
                 process = by_load.take()
                 member_id, count = process.give_least(task)
                 self._active[member_id][task[0]].add(task[1])
-                self._active_quota.given(count)
-                self._quota.given(count)
+                self._active_quota.note_given(count)
+                self._quota.note_given(count)
                 by_load.add(process.load, process)
 
     def _keep_active(self, task: Task, member_id: str | None) -> bool:
@@ -229,8 +229,8 @@ class _Work:
             return False
         count = process.give(member_id, task)
         self._active[member_id][task[0]].add(task[1])
-        self._active_quota.given(count)
-        self._quota.given(count)
+        self._active_quota.note_given(count)
+        self._quota.note_given(count)
         return True
 
     def assign_standby(self) -> Job:
@@ -257,7 +257,7 @@ class _Work:
         process = self._process_of(member_id)
         if task in process.tasks or process.counts[member_id] >= self._quota.most:
             return False
-        self._quota.given(process.give(member_id, task))
+        self._quota.note_given(process.give(member_id, task))
         self._standby[member_id][task[0]].add(task[1])
         return True
 
@@ -272,7 +272,7 @@ class _Work:
             process = by_load.take()
             member_id, count = process.give_least(task)
             self._standby[member_id][task[0]].add(task[1])
-            self._quota.given(count)
+            self._quota.note_given(count)
             by_load.add(process.load, process)
         for one in reversed(passed):
             by_load.add(one.load, one)

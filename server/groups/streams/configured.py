@@ -51,12 +51,14 @@ def repartition_counts(subtopologies: Collection[Subtopology], existing: Callabl
     if not readers and not any(map(attrgetter("repartition_sink_topics"), order)):
         return {}
     # (pass, place in it) of the first visit of a subtopology with a known count.
-    due = [(0, at) for at, one in enumerate(order) if one.source_topics or _known(one, counts)]
+    due = [(0, at) for at, one in enumerate(order) if one.source_topics or _known_counts(one, counts)]
     queued = {at for _, at in due}
     while due:
         time_slice, at = heappop(due)
         one = order[at]
-        known = _known(one, counts) + [count for name in one.source_topics if (count := existing(name)) is not None]
+        known = _known_counts(one, counts) + [
+            count for name in one.source_topics if (count := existing(name)) is not None
+        ]
         for sink in one.repartition_sink_topics if known else ():
             if sink in counts:
                 continue
@@ -74,7 +76,7 @@ def repartition_counts(subtopologies: Collection[Subtopology], existing: Callabl
     return counts
 
 
-def _known(one: Subtopology, counts: dict[str, int]) -> list[int]:
+def _known_counts(one: Subtopology, counts: dict[str, int]) -> list[int]:
     return [counts[topic.name] for topic in one.repartition_source_topics if topic.name in counts]
 
 
@@ -154,7 +156,7 @@ def configure(topology: Topology, topics: TopicView) -> Steps[Configured]:
 def _configure(topology: Topology, existing: PartitionCount) -> Steps[Configured]:
     subtopologies = topology.subtopologies.values()
     if gone := sorted({name for one in subtopologies for name in one.source_topics if existing(name) is None}):
-        raise Problem(StatusCode.MISSING_SOURCE_TOPICS, f"Source topics {_shown(gone)} are missing.")
+        raise Problem(StatusCode.MISSING_SOURCE_TOPICS, f"Source topics {_names_text(gone)} are missing.")
     is_long = len(topology.required) > A_PIECE
     if is_long:
         yield
@@ -201,7 +203,7 @@ def _configure(topology: Topology, existing: PartitionCount) -> Steps[Configured
     missing = _missing(made.values(), existing)
     if not missing:
         return Configured(made, {}, None)
-    detail = f"Internal topics are missing: {_shown(list(missing))}"
+    detail = f"Internal topics are missing: {_names_text(list(missing))}"
     return Configured(made, missing, Problem(StatusCode.MISSING_INTERNAL_TOPICS, detail))
 
 
@@ -248,8 +250,8 @@ def _copartition(
     for one in subtopologies:
         for group in one.copartition_groups:
             names = {
-                *(_at(one.source_topics, index) for index in group.source_topics),
-                *(_at(one.repartition_source_topics, index).name for index in group.repartition_source_topics),
+                *(_topic_at(one.source_topics, index) for index in group.source_topics),
+                *(_topic_at(one.repartition_source_topics, index).name for index in group.repartition_source_topics),
             }
             repartition = {name: count_of(name) for name in sorted(names) if name in internal}
             others = {name: count_of(name) for name in sorted(names) if name not in internal}
@@ -282,7 +284,7 @@ def _same(counts: Collection[int], shown: Mapping[str, int]) -> int:
     return next(iter(counts))
 
 
-def _at(topics: tuple[Any, ...], index: int) -> Any:
+def _topic_at(topics: tuple[Any, ...], index: int) -> Any:
     if not 0 <= index < len(topics):
         raise KafkaError(
             ErrorCode.STREAMS_INVALID_TOPOLOGY,
@@ -291,6 +293,6 @@ def _at(topics: tuple[Any, ...], index: int) -> Any:
     return topics[index]
 
 
-def _shown(names: list[str]) -> str:
+def _names_text(names: list[str]) -> str:
     more = len(names) - _NAMES_SHOWN
     return ", ".join(names[:_NAMES_SHOWN]) + (f" and {more} additional topics" if more > 0 else "")

@@ -20,7 +20,7 @@ from ....protocol.messages.streams_group_heartbeat import (
 from ...coordination.jobs import Steps
 from ..assigning.topics import TopicView
 from .configured import Configured, ConfiguredSubtopology, InternalTopic
-from .group import Served, StreamsGroup
+from .group import EndpointRow, StreamsGroup
 from .member import NO_TASKS, Owned, StreamsMember, StreamsTasks
 from .topology import Topology
 
@@ -57,7 +57,7 @@ def _topology(topology: Topology, configured: Configured | None) -> Steps[messag
             yield
     else:
         for key, asked in topology.subtopologies.items():
-            rows.append(_asked(key, asked))
+            rows.append(_describe_requested(key, asked))
             yield
     return message.Topology(epoch=topology.epoch, subtopologies=tuple(rows))
 
@@ -81,7 +81,7 @@ def _internal(topic: InternalTopic) -> TopicInfo:
     )
 
 
-def _asked(key: str, one: Subtopology) -> message.Subtopology:
+def _describe_requested(key: str, one: Subtopology) -> message.Subtopology:
     return message.Subtopology(
         subtopology_id=key,
         source_topics=tuple(sorted(one.source_topics)),
@@ -146,7 +146,7 @@ def _row(group: StreamsGroup, member: StreamsMember, host: str, port: int, topic
         active_partitions=tuple(_partitions(member.assigned.active, subtopologies, topics)),
         standby_partitions=tuple(_partitions(member.assigned.standby, subtopologies, topics)),
     )
-    group.endpoints[member.member_id] = Served(member, group.configured, row)
+    group.endpoints[member.member_id] = EndpointRow(member, group.configured, row)
     return row
 
 

@@ -29,7 +29,7 @@ Task = tuple[str, int]
 """Subtopology id and partition."""
 
 
-class Served(NamedTuple):
+class EndpointRow(NamedTuple):
     """A member's row that `describing` has made; valid while the member and the configured topology stay the same."""
 
     member: StreamsMember
@@ -70,7 +70,7 @@ class StreamsGroup(ReconciledGroup[StreamsMember, StreamsTasks]):
         self.untold: set[str] = set()
         self.shutdown_by: str | None = None
         self.endpoint_epoch = 0
-        self.endpoints: dict[str, Served] = {}
+        self.endpoints: dict[str, EndpointRow] = {}
         self.initial_delay: Deadline | None = None
 
     # Methods that all kinds of groups have
@@ -160,9 +160,9 @@ class StreamsGroup(ReconciledGroup[StreamsMember, StreamsTasks]):
             self._take_out(member.member_id)
         self.members[member.member_id] = member
         for owned in filter(any, (member.assigned, member.revoking)):
-            self.active_processes.update(dict.fromkeys(_each(owned.active), member.process_id))
+            self.active_processes.update(dict.fromkeys(_list_tasks(owned.active), member.process_id))
             for roles, places in ((self.standby_processes, owned.standby), (self.warmup_processes, owned.warmup)):
-                for task in _each(places) if places else ():
+                for task in _list_tasks(places) if places else ():
                     roles.setdefault(task, Counter())[member.process_id] += 1
 
     def set_topology(self, topology: Topology | None) -> None:
@@ -183,15 +183,15 @@ class StreamsGroup(ReconciledGroup[StreamsMember, StreamsTasks]):
         if member is None:
             return
         for owned in filter(any, (member.assigned, member.revoking)):
-            for task in _each(owned.active):
+            for task in _list_tasks(owned.active):
                 if self.active_processes.get(task) == member.process_id:
                     del self.active_processes[task]
             for roles, places in ((self.standby_processes, owned.standby), (self.warmup_processes, owned.warmup)):
-                for task in _each(places) if places else ():
-                    _less(roles, task, member.process_id)
+                for task in _list_tasks(places) if places else ():
+                    _count_down(roles, task, member.process_id)
 
 
-def _less(roles: dict[Task, Counter[str]], task: Task, process_id: str) -> None:
+def _count_down(roles: dict[Task, Counter[str]], task: Task, process_id: str) -> None:
     """Count one member less of the process that has the task."""
     processes = roles[task]
     processes[process_id] -= 1
@@ -201,7 +201,7 @@ def _less(roles: dict[Task, Counter[str]], task: Task, process_id: str) -> None:
             del roles[task]
 
 
-def _each(places: Mapping[str, Mapping[int, int] | frozenset[int]]) -> list[Task]:
+def _list_tasks(places: Mapping[str, Mapping[int, int] | frozenset[int]]) -> list[Task]:
     return [(subtopology, partition) for subtopology, partitions in places.items() for partition in partitions]
 
 

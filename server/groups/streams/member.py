@@ -55,14 +55,14 @@ class Owned(NamedTuple):
     def holds(self, tasks: StreamsTasks) -> bool:
         """Whether all of `tasks` are among these, in the same role."""
         return all(
-            partition in _of(mine, subtopology)
+            partition in _partitions_of(mine, subtopology)
             for mine, named in zip(self, tasks, strict=True)
             for subtopology, partitions in named.items()
             for partition in partitions
         )
 
 
-def _of(mine: Mapping[str, Collection[int]], subtopology: str) -> Collection[int]:
+def _partitions_of(mine: Mapping[str, Collection[int]], subtopology: str) -> Collection[int]:
     return mine.get(subtopology, ())
 
 

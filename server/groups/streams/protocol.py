@@ -34,7 +34,7 @@ from .describing import endpoints
 from .group import StreamsGroup
 from .member import LEAVE_EPOCH, StreamsMember, StreamsMemberState
 from .membership import claim_of, member_for, streams_group, with_news
-from .transition import ReadyStep, SeenGroup, StreamsSurroundings, StreamsTransition, preparing
+from .transition import ReadyStep, SeenGroup, StreamsHeartbeatContext, StreamsTransition, preparing
 
 if TYPE_CHECKING:
     from ..shard import GroupShard
@@ -68,7 +68,7 @@ class TargetJobs:
 
     def await_members(self, shard: GroupShard, group: StreamsGroup) -> None:
         """Start the wait for more members of a group that has its first member, unless it waits already."""
-        delay_ms = self._settings.of_group(group.group_id, "streams.initial.rebalance.delay.ms")
+        delay_ms = self._settings.group_value(group.group_id, "streams.initial.rebalance.delay.ms")
         if delay_ms > 0 and group.initial_delay is None:
             group.initial_delay = Deadline(partial(self._delay_is_over, shard, group))
             self._deadlines.start(group.initial_delay, delay_ms)
@@ -86,7 +86,7 @@ class TargetJobs:
         if not shard.serves(group) or not group.members:
             return
         since_ms = inf if group.assigned_at_ms is None else self._elapsed_ms() - group.assigned_at_ms
-        if since_ms >= self._settings.of_group(group.group_id, "streams.assignment.interval.ms"):
+        if since_ms >= self._settings.group_value(group.group_id, "streams.assignment.interval.ms"):
             self.start(shard, group, now_ms)
 
     def start(self, shard: GroupShard, group: StreamsGroup, now_ms: int) -> None:
@@ -106,7 +106,7 @@ class TargetJobs:
             if configured is None or not members:
                 return
             found = yield from targets.new_targets(members, before, configured, dict(group.assignment_configs))
-            whole = yield from targets.written(group, found, self._store.max_batch_bytes(shard.partition))
+            whole = yield from targets.target_records(group, found, self._store.max_batch_bytes(shard.partition))
             if shard.groups.get(group.group_id) is group:
                 targets.amended(group, whole)
                 last = records.target_metadata(group.group_id, epoch, now_ms)
@@ -181,14 +181,14 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
             StreamsGroupHeartbeatResponse(
                 member_id=member.member_id,
                 member_epoch=member.epoch,
-                heartbeat_interval_ms=self._settings.of_group(group.group_id, "streams.heartbeat.interval.ms"),
+                heartbeat_interval_ms=self._settings.group_value(group.group_id, "streams.heartbeat.interval.ms"),
                 endpoint_information_epoch=group.endpoint_epoch,
             )
         )
 
     def _configs_of(self, group: StreamsGroup) -> dict[str, str]:
         """Return the options for an assignment of the group."""
-        return {targets.STANDBYS: str(self._settings.of_group(group.group_id, "streams.num.standby.replicas"))}
+        return {targets.STANDBYS: str(self._settings.group_value(group.group_id, "streams.num.standby.replicas"))}
 
     def preparing(self, shard: GroupShard, request: StreamsGroupHeartbeatRequest) -> Steps[ReadyStep | None]:
         """Prepare the input of `heartbeat`, which is valid if `heartbeat` is the next call. Return None if nothing must be
@@ -197,7 +197,7 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
             return None
         group_id = request.group_id
         for _ in range(_TRIES):
-            seen = SeenGroup.of(shard.groups.get(group_id))
+            seen = SeenGroup.from_group(shard.groups.get(group_id))
             ready = yield from preparing(
                 group_id, seen, request.topology, self._topics, self._hashes, self._changes, self._elapsed_ms
             )
@@ -232,10 +232,12 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         group = self._group_for(shard, request, changes)
         old = member_for(group, request)
         transition = StreamsTransition(group, old, with_news(old, request, caller), changes, ready)
-        waits = not group.members and self._settings.of_group(group.group_id, "streams.initial.rebalance.delay.ms") > 0
-        around = StreamsSurroundings(
+        waits = (
+            not group.members and self._settings.group_value(group.group_id, "streams.initial.rebalance.delay.ms") > 0
+        )
+        around = StreamsHeartbeatContext(
             self._configs_of(group),
-            self._settings.of_group(group.group_id, "streams.assignment.interval.ms"),
+            self._settings.group_value(group.group_id, "streams.assignment.interval.ms"),
             waits or group.initial_delay is not None,
             now_ms,
             self._elapsed_ms(),
@@ -249,7 +251,7 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         if request.shutdown_application and kept.shutdown_by is None:
             log.info("group %s: member %s requests a shutdown of the application", kept.group_id, old.member_id)
             kept.shutdown_by = old.member_id
-        interval_ms = self._settings.of_group(kept.group_id, "streams.heartbeat.interval.ms")
+        interval_ms = self._settings.group_value(kept.group_id, "streams.heartbeat.interval.ms")
         return answered(kept, transition, request, known, interval_ms)
 
     def _group_for(
@@ -278,7 +280,7 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         shard: GroupShard,
         group: StreamsGroup,
         transition: StreamsTransition,
-        around: StreamsSurroundings,
+        around: StreamsHeartbeatContext,
         *,
         waits: bool,
     ) -> None:

@@ -24,7 +24,7 @@ from ....protocol.messages.streams_group_log import (
 from ..reconciled import target_metadata
 from .group import StreamsGroup
 from .member import LEAVE_EPOCH, NOTHING, Epochs, Owned, Places, StreamsMember, StreamsMemberState, StreamsTasks
-from .topology import of_record
+from .topology import topology_from_record
 
 
 def _group_epoch(group: StreamsGroup, _: StreamsGroupMetadataKey, value: StreamsGroupMetadataValue) -> None:
@@ -35,7 +35,7 @@ def _group_epoch(group: StreamsGroup, _: StreamsGroupMetadataKey, value: Streams
 
 
 def _topology(group: StreamsGroup, _: StreamsGroupTopologyKey, value: StreamsGroupTopologyValue | None) -> None:
-    group.set_topology(None if value is None else of_record(value))
+    group.set_topology(None if value is None else topology_from_record(value))
 
 
 def _member(

@@ -65,7 +65,9 @@ class StreamsWholeTarget(NamedTuple):
     """Targets of these members, as a table."""
 
 
-def written(group: StreamsGroup, targets: Mapping[str, StreamsTasks], max_bytes: int) -> Steps[StreamsWholeTarget]:
+def target_records(
+    group: StreamsGroup, targets: Mapping[str, StreamsTasks], max_bytes: int
+) -> Steps[StreamsWholeTarget]:
     """Return the records of a new target assignment. `amended` adds those of members that leave during the job.
 
     Raises:

@@ -51,11 +51,11 @@ def sources_of(subtopology: Subtopology) -> Iterator[str]:
     return chain(subtopology.source_topics, map(_NAME, subtopology.repartition_source_topics))
 
 
-def of_record(value: log.StreamsGroupTopologyValue) -> Topology:
+def topology_from_record(value: log.StreamsGroupTopologyValue) -> Topology:
     return Topology(value.epoch, _by_id(value.subtopologies))
 
 
-def of_request(topology: wire.Topology) -> Topology:
+def topology_from_request(topology: wire.Topology) -> Topology:
     """Return the topology of a request. Raises KafkaError UNKNOWN_SERVER_ERROR, as Apache Kafka does, for an epoch below 0 or
     two subtopologies with one id."""
     if topology.epoch < 0:

@@ -27,12 +27,12 @@ from .group import StreamsGroup
 from .member import NO_TASKS, StreamsMember, StreamsTasks
 from .membership import check_claim
 from .reconciliation import next_step
-from .topology import Topology, of_request
+from .topology import Topology, topology_from_request
 
 log = logging.getLogger("ottla.groups")
 
 
-class StreamsSurroundings(NamedTuple):
+class StreamsHeartbeatContext(NamedTuple):
     """The state outside the group. `configs` are the options for targets, and `interval_ms` is the minimum age of a target that
     is replaced. `now_ms` is written to records; intervals are measured by `elapsed_ms`."""
 
@@ -53,17 +53,17 @@ class SeenGroup(NamedTuple):
     metadata_hash: int
 
     @classmethod
-    def of(cls, group: object) -> Self:
+    def from_group(cls, group: object) -> Self:
         """Return the present parts of a group; all empty if it is not a streams group."""
         if not isinstance(group, StreamsGroup):
             return cls(None, None, None, 0)
         return cls(group, group.topology, group.configured, group.metadata_hash)
 
     def is_still(self, group: object) -> bool:
-        return all(map(is_, self, SeenGroup.of(group)))
+        return all(map(is_, self, SeenGroup.from_group(group)))
 
 
-class TopologyLook(NamedTuple):
+class TopologyLookup(NamedTuple):
     """A topology applied to the topics. It may miss topic changes after the first `known_to`."""
 
     metadata_hash: int
@@ -83,7 +83,7 @@ class ReadyStep(NamedTuple):
     seen: SeenGroup
     topology: Topology | None = None
     written: ReadyChange | None = None
-    look: TopologyLook | None = None
+    look: TopologyLookup | None = None
     refused: tuple[ErrorCode, str] | None = None
 
 
@@ -108,7 +108,7 @@ def preparing(
             change = records.topology(group_id, topology)
             written = ReadyChange(topology, change, write_record(*change))
         # If nothing must be looked up, no piece ends between here and the heartbeat.
-        look = yield from _look_at(topology, seen.group, topics, hashes, changes, elapsed_ms)
+        look = yield from _look_up_topics(topology, seen.group, topics, hashes, changes, elapsed_ms)
         return ReadyStep(seen, topology, written, look)
     except KafkaError as error:
         return ReadyStep(seen, refused=(error.code, error.message))
@@ -117,7 +117,7 @@ def preparing(
 def _topology_of(known: Topology | None, wanted: message.Topology | None) -> Steps[Topology | None]:
     if wanted is None:
         return known
-    topology = of_request(wanted)
+    topology = topology_from_request(wanted)
     if len(topology.required) > A_PIECE:
         yield
     if known is None:
@@ -127,16 +127,16 @@ def _topology_of(known: Topology | None, wanted: message.Topology | None) -> Ste
     return known
 
 
-def _look_at(
+def _look_up_topics(
     topology: Topology,
     group: StreamsGroup | None,
     topics: TopicView,
     hashes: MetadataHashes,
     changes: TopicChanges,
     elapsed_ms: Callable[[], int],
-) -> Steps[TopologyLook | None]:
+) -> Steps[TopologyLookup | None]:
     if group is not None:
-        changes.tell(group, topology.required.__contains__)
+        changes.notify(group, topology.required.__contains__)
         is_refreshed = group.refresh_at_ms is not None and elapsed_ms() < group.refresh_at_ms
         if is_refreshed and group.configured is not None:
             return None
@@ -146,10 +146,10 @@ def _look_at(
     known_to = changes.count
     # The hash is first: a topic change before the look-up that follows is seen by it, or found by the next heartbeat.
     yield from hashes.preparing(topology.required)
-    number = hashes.of(topology.required)
+    number = hashes.hash_of(topology.required)
     if group is not None and group.configured is not None and group.metadata_hash == number:
-        return TopologyLook(number, group.configured, known_to)
-    return TopologyLook(number, (yield from configure(topology, topics)), known_to)
+        return TopologyLookup(number, group.configured, known_to)
+    return TopologyLookup(number, (yield from configure(topology, topics)), known_to)
 
 
 class StreamsTransition:
@@ -190,13 +190,13 @@ class StreamsTransition:
         self.has_stepped = False
         self.has_assigned = False
         self.must_assign = False
-        self._around: StreamsSurroundings
+        self._around: StreamsHeartbeatContext
         self._epoch = group.epoch
         self._must_bump = False
         self._hash = group.metadata_hash
         self._topology_epoch: int
 
-    def run(self, around: StreamsSurroundings, claim: StreamsTasks | None) -> None:
+    def run(self, around: StreamsHeartbeatContext, claim: StreamsTasks | None) -> None:
         """Do all the steps, once.
 
         Raises:
@@ -230,7 +230,7 @@ class StreamsTransition:
             log.info("group %s: topology epoch %d", group.group_id, ready.topology.epoch)
             self.changes.append(ready.written)
         if known is not None and self.member.topology_epoch < known.epoch:
-            self._tell(
+            self._add_status(
                 StatusCode.STALE_TOPOLOGY,
                 f"The member's topology epoch {self.member.topology_epoch} is behind the group's topology epoch"
                 f" {known.epoch}.",
@@ -265,26 +265,26 @@ class StreamsTransition:
         group, new, around = self.group, self.member, self._around
         held = group.targets.get(new.member_id, NO_TASKS)
         if around.is_delayed:
-            self._tell_delayed("due to the configured initial rebalance delay.")
+            self._add_delayed_status("due to the configured initial rebalance delay.")
             return group.assignment_epoch, NO_TASKS
         if group.assignment_epoch >= self._epoch:
             return group.assignment_epoch, held
         since_ms = inf if group.assigned_at_ms is None else around.elapsed_ms - group.assigned_at_ms
         if since_ms < around.interval_ms:
-            self._tell_delayed("due to the configured assignment interval.")
+            self._add_delayed_status("due to the configured assignment interval.")
             return group.assignment_epoch, held
         members = {**group.members, new.member_id: new}
         self.must_assign = group.is_assigning or targets.are_many(len(members), self.configured, around.configs)
         if self.must_assign:
-            self._tell_delayed("because the assignment is being computed.")
+            self._add_delayed_status("because the assignment is being computed.")
             return group.assignment_epoch, held
         assigned = to_the_end(targets.new_targets(members, group.targets, self.configured, around.configs))
         self.changes += targets.changes(group, assigned, self._epoch, around.now_ms)
         self.has_assigned = True
         return self._epoch, assigned[new.member_id]
 
-    def _tell_delayed(self, why: str) -> None:
-        self._tell(StatusCode.ASSIGNMENT_DELAYED, f"Assignment delayed {why}")
+    def _add_delayed_status(self, why: str) -> None:
+        self._add_status(StatusCode.ASSIGNMENT_DELAYED, f"Assignment delayed {why}")
 
-    def _tell(self, code: StatusCode, detail: str) -> None:
+    def _add_status(self, code: StatusCode, detail: str) -> None:
         self.statuses.append(Status(status_code=code, status_detail=detail))

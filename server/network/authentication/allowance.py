@@ -28,7 +28,7 @@ class Allowance:
         self.left_bytes = max(0, self.left_bytes - size_bytes)
 
 
-async def let_wait(client: RequestingClient, for_ms: int) -> None:
+async def delay_answer(client: RequestingClient, for_ms: int) -> None:
     """Delay the answer to a client that has failed, so that guessing takes time. Other clients do not wait; it counts as a
     connection."""
     await client.hold(trio.Event(), for_ms / 1000, is_client_needed=False)
@@ -39,7 +39,7 @@ ELEMENTS_MAX = 100
 """Limit for one request: requests of a login have no array, and some have tagged fields."""
 
 
-def words(request: Request) -> str:
+def error_message(request: Request) -> str:
     """Build the error message for the client and for the log."""
     name = re.sub(r"(?<!^)(?=[A-Z])", "_", request.api.name).upper()
     return f"Unexpected Kafka request of type {name} during SASL authentication."
@@ -55,7 +55,7 @@ def refused(request: Request) -> Any:
     from ...faults.answers import RequestView  # hardly any client needs it
 
     asked = RequestView(request, lambda topic_id: None, lambda topic, partition: False)
-    answer = asked.split({}, ErrorCode.ILLEGAL_SASL_STATE, words(request)).told
+    answer = asked.split({}, ErrorCode.ILLEGAL_SASL_STATE, error_message(request)).told
     try:
         encode_response(request, answer)
     except ValueError:  # the request names nothing where the response must name something, as Metadata 10 may

@@ -45,7 +45,7 @@ class Authentications:
     def __init__(self) -> None:
         self._counts: dict[tuple[int, str], Counts] = {}
 
-    def at(self, node_id: int, listener: str) -> Counts:
+    def counts_of(self, node_id: int, listener: str) -> Counts:
         """Return the counts of a node's listener of this name."""
         found = self._counts.get((node_id, listener))
         if found is None:

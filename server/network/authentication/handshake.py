@@ -12,7 +12,7 @@ from ...security.principal import Principal, UnprovenError
 from ...security.tls.contexts import TlsContext
 from ..dispatcher import HangUpError, RequestingClient
 from ..tls_transport import TlsTransport
-from .allowance import BEFORE_S, Allowance, let_wait
+from .allowance import BEFORE_S, Allowance, delay_answer
 from .counts import Counts
 
 
@@ -46,5 +46,5 @@ async def shake_hands(
     if patience.cancelled_caught:
         raise HangUpError(f"TLS handshake timed out after {BEFORE_S:g} s")
     counts.fail()
-    await let_wait(client, tls.settings.failure_delay_ms)
+    await delay_answer(client, tls.settings.failure_delay_ms)
     raise HangUpError(reason)

@@ -21,7 +21,7 @@ from ..dispatcher import HangUpError, RequestDispatcher, RequestingClient, finis
 from ..frames import FrameReader
 from ..large_requests import Learning
 from ..transport import Part, PeerGoneError
-from .allowance import BEFORE_BYTES, BEFORE_S, ELEMENTS_MAX, Allowance, let_wait, refused, words
+from .allowance import BEFORE_BYTES, BEFORE_S, ELEMENTS_MAX, Allowance, delay_answer, error_message, refused
 from .counts import Counts
 from .proving import AUTHENTICATE_KEY, HANDSHAKE_KEY, MAX_RECEIVE, Login, Send, take_bare_tokens
 from .session import Session
@@ -58,7 +58,7 @@ async def log_in(
             await talk.identify()
     except UnprovenError as error:
         counts.fail()
-        await let_wait(client, rules.failure_delay_ms)
+        await delay_answer(client, rules.failure_delay_ms)
         if talk.last:
             with trio.move_on_after(BEFORE_S):
                 await send(talk.last)
@@ -128,9 +128,9 @@ class _Talk:
         login, is_meant = self._login, request.api.key in (HANDSHAKE_KEY, AUTHENTICATE_KEY)
         if not is_meant or bool(login.mechanism) is (request.api.key == HANDSHAKE_KEY):
             if (body := refused(request)) is None:
-                raise ProtocolError(words(request))
+                raise ProtocolError(error_message(request))
             self.last = encode_response(request, body)
-            raise UnprovenError(words(request))
+            raise UnprovenError(error_message(request))
         body = await finished((await handler_of(self._dispatcher, request.api.key))(self._context, request))
         parts = () if body is None else encode_response(request, body)
         if login.is_refused(body):

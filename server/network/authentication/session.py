@@ -13,7 +13,7 @@ from ...security.principal import UnprovenError
 from ..dispatcher import Handler, HangUpError, RequestDispatcher, RequestingClient, finished, handler_of, one_line
 from ..frames import FrameReader
 from ..transport import PeerGoneError
-from .allowance import let_wait, refused, words
+from .allowance import delay_answer, error_message, refused
 from .counts import Counts
 from .proving import AUTHENTICATE_KEY, HANDSHAKE_KEY, MAX_RECEIVE, Login, Send, take_bare_tokens
 
@@ -143,7 +143,7 @@ class Session:
             await take_bare_tokens(again, self._next_token, self._send)
         except UnprovenError as error:
             self._counts.fail_again()
-            await let_wait(client, self._rules.failure_delay_ms)
+            await delay_answer(client, self._rules.failure_delay_ms)
             raise HangUpError(str(error)) from None
         self._succeed(client, again)
 
@@ -160,8 +160,8 @@ class Session:
         answer = refused(request)
         if answer is None:
             self._counts.fail_again()
-            raise HangUpError(words(request))
-        await self._fail(context.client, words(request))
+            raise HangUpError(error_message(request))
+        await self._fail(context.client, error_message(request))
         return answer
 
     async def _refuse_mechanism(self, context: Any, request: Request) -> Any:
@@ -171,7 +171,7 @@ class Session:
 
     async def _refuse_mechanism_of(self, client: RequestingClient, again: Login) -> NoReturn:
         self._counts.fail_again()
-        await let_wait(client, self._rules.failure_delay_ms)
+        await delay_answer(client, self._rules.failure_delay_ms)
         raise HangUpError(
             f"SASL mechanism '{again.mechanism}' requested by client is not supported for re-authentication of mechanism"
             f" '{self.mechanism}'"
@@ -180,5 +180,5 @@ class Session:
     async def _fail(self, client: RequestingClient, why: str | None) -> None:
         self._has_failed = True
         self._counts.fail_again()
-        _FAILURES.tell(logging.INFO, "closing %s (%s): %s", client.peer, one_line(self.principal), one_line(why))
-        await let_wait(client, self._rules.failure_delay_ms)
+        _FAILURES.log(logging.INFO, "closing %s (%s): %s", client.peer, one_line(self.principal), one_line(why))
+        await delay_answer(client, self._rules.failure_delay_ms)

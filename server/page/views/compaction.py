@@ -29,22 +29,22 @@ class TopicStanding:
     """Number of passes in progress."""
 
 
-async def of_all(broker: Broker) -> Section:
+async def all_topics_section(broker: Broker) -> Section:
     """Return the section of all compacted topics except internal ones."""
     time_slice, found = TimeSlice(), []
     for topic in list(broker.services.topics):
         if topic.is_internal:
             continue
-        standing = await _standing(broker, topic, time_slice)
+        standing = await _topic_standing(broker, topic, time_slice)
         if standing.is_compacted:
             found.append(standing)
     shown = sorted(sorted(found, key=_dirtiest)[:TOPICS_MAX], key=lambda each: each.topic)
     return Section("compaction", "compaction", len(found) - len(shown), _rows(shown))
 
 
-async def of_one(broker: Broker, topic: Topic) -> Section:
+async def topic_section(broker: Broker, topic: Topic) -> Section:
     """Return the section of `topic` alone, whatever its policy."""
-    return Section("compact", "compact_topic", await _standing(broker, topic, TimeSlice()))
+    return Section("compact", "compact_topic", await _topic_standing(broker, topic, TimeSlice()))
 
 
 def _dirtiest(standing: TopicStanding) -> int:
@@ -55,7 +55,7 @@ def _rows(standings: Sequence[TopicStanding]) -> tuple[Row, ...]:
     return tuple(Row(f"compacted-{each.topic}", each) for each in standings)
 
 
-async def _standing(broker: Broker, topic: Topic, time_slice: TimeSlice) -> TopicStanding:
+async def _topic_standing(broker: Broker, topic: Topic, time_slice: TimeSlice) -> TopicStanding:
     cleaning, offsets, dirty, under_way, is_compacted = broker.services.cleaning, 0, 0, 0, False
     logs = [partition.log for partition in topic.partitions]
     dirty_from = cleaning.manager.first_dirty_offsets(logs)

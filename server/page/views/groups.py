@@ -17,7 +17,7 @@ async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
     return Page("Groups", "/groups", (Section("groups", "groups", len(groups), rows),))
 
 
-async def one(broker: Broker, fields: Mapping[str, str]) -> Page:
+async def group_page(broker: Broker, fields: Mapping[str, str]) -> Page:
     """Return the page of the group in the field `group`."""
     found = await describe_group(broker, fields["group"])
     members = tuple(Row(f"member-{each.member_id}", each) for each in found.members[:ROWS_MAX])

@@ -36,7 +36,7 @@ async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
         "/",
         (
             Section("facts", "facts", _facts(state)),
-            await compaction.of_all(broker),
+            await compaction.all_topics_section(broker),
             await _logs(broker),
             Section("nodes", "nodes", None, tuple(map(_node, state.nodes))),
         ),

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
-from ....storage.cleaning.eligibility import Waits
-from ....storage.cleaning.outlook import Move
+from ....storage.cleaning.eligibility import BlockedReason
+from ....storage.cleaning.outlook import RemedyAction
 from ....storage.logs.log import Log
 from ....storage.pictures.log_picture import Contents, LogPicture, PassPicture
 from ....storage.pictures.passes import pass_tried
@@ -127,10 +127,10 @@ long as the picture.
 async def _why_of(broker: Broker, log: Log, picture: LogPicture) -> Why:
     known_picture, why = _WHYS.get(log, (None, None))
     if why is None or picture is not known_picture:
-        explained = await (await Explaining.of(broker.services, [log], TimeSlice())).next()
+        explained = await (await Explaining.load(broker.services, [log], TimeSlice())).next()
         why = _why(picture, explained)
         if (
-            explained.waits_for is not Waits.OPEN_TRANSACTION
+            explained.waits_for is not BlockedReason.OPEN_TRANSACTION
         ):  # the coordinator of the transaction may change its decision
             _WHYS[log] = picture, why
     return why
@@ -161,9 +161,9 @@ def _why(picture: LogPicture, explained: PartitionExplanation) -> Why:
 def _still(explained: PartitionExplanation) -> str:
     if explained.eligible:
         return "Eligible: the next round of the cleaner will clean it, after dirtier logs."
-    if explained.waits_for is Waits.ALL_CLEAN:
+    if explained.waits_for is BlockedReason.ALL_CLEAN:
         return "Nothing is dirty: the whole log is clean."
-    if explained.waits_for is Waits.NOT_COMPACTED:
+    if explained.waits_for is BlockedReason.NOT_COMPACTED:
         return "This topic is not compacted: cleanup.policy does not include compact."
     return f"{explained.sentence[:1].upper()}{explained.sentence[1:]}."
 
@@ -182,7 +182,7 @@ def _remedied(topic: str, partition: int, remedy: Remedy) -> Remedied:
         buttons.append(
             _configs(topic, configs, f"Set {', '.join(f'{name}={value}' for name, value in configs.items())}")
         )
-    if Move.ROLL in remedy.moves:
+    if RemedyAction.ROLL in remedy.moves:
         path = f"POST /v1/topics/{segment(topic)}/roll"
         buttons.append(
             _button(path, {"partitions": f"[{partition}]"}, "Roll the active segment", "Active segment rolled.")

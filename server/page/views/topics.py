@@ -74,7 +74,7 @@ def _row(broker: Broker, topic: TopicState) -> TopicRow:
     return TopicRow(topic.name, topic.partitions, topic.replicas, topic.size_bytes, policy, topic.is_internal)
 
 
-async def one(broker: Broker, fields: Mapping[str, str]) -> Page:
+async def topic_page(broker: Broker, fields: Mapping[str, str]) -> Page:
     """Return the page of the topic in the field `topic`."""
     topic = topic_named(broker.services.topics, fields["topic"])
     known = tuple(topic.partitions)
@@ -86,7 +86,7 @@ async def one(broker: Broker, fields: Mapping[str, str]) -> Page:
         topic.name,
         "/topics",
         (
-            await compaction.of_one(broker, topic),
+            await compaction.topic_section(broker, topic),
             Section("more", "topic_more", topic.name),
             Section(
                 "partitions",

@@ -115,7 +115,7 @@ class ManyFilters:
         """Return entries that include all that the filters match, each once."""
         if self._is_for_all:
             return self._index.all()
-        return chain.from_iterable(self._index.of(kind, pattern) for kind, pattern in self._patterns)
+        return chain.from_iterable(self._index.entries_of(kind, pattern) for kind, pattern in self._patterns)
 
     def meaning(self, acl: Acl) -> Iterator[Sequence[int]]:
         """Return the numbers of the filters that match this entry, each once; filters on the same values together."""

@@ -122,7 +122,7 @@ class AclIndex:
         kinds = (PatternType.LITERAL, PatternType.PREFIXED) if pattern is PatternType.ANY else (pattern,)
         return [(kind, name) for kind in kinds if (resource_type, (kind, name)) in self._rules]
 
-    def of(self, resource_type: ResourceType, pattern: Pattern) -> Iterator[Acl]:
+    def entries_of(self, resource_type: ResourceType, pattern: Pattern) -> Iterator[Acl]:
         """Return the entries of this pattern, as they are at the call; each is made when the iterator reaches it."""
         return _entries(resource_type, [(pattern, dict(self._rules.get((resource_type, pattern), {})))])
 
@@ -152,7 +152,7 @@ class AclIndex:
         return [by[PatternType.LITERAL] for by in found], [by[PatternType.PREFIXED] for by in found]
 
 
-def whoever(principal: str, host: str) -> tuple[Who, ...]:
+def applicable_principals(principal: str, host: str) -> tuple[Who, ...]:
     """Return every (principal, host) under which entries may apply to this principal at this address."""
     return tuple({(one, where): None for one in (principal, EVERYBODY) for where in (host, ANYTHING)})
 

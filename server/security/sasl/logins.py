@@ -41,7 +41,7 @@ class Logins:
         self._nursery: trio.Nursery | None = None
         """Nursery of `run`; None unless it runs."""
 
-    def of(self, node_id: int, listener: str, security_protocol: str) -> ListenerLogin | None:
+    def login_of(self, node_id: int, listener: str, security_protocol: str) -> ListenerLogin | None:
         """Return how clients log in at this listener of a node or controller; None: it has no SASL."""
         if security_protocol not in OVER_SASL:
             return None
@@ -80,7 +80,7 @@ class Logins:
             self._jwks.pop(config).stop()
 
     def _all_keys(self) -> list[Jwks]:
-        configs = [self._config.of(node_id).sasl for node_id in self._config.static.node_ids]
+        configs = [self._config.node_config(node_id).sasl for node_id in self._config.static.node_ids]
         mechanisms = [
             each for config in configs for sasl in config.values() for each in sasl.mechanisms.values() if each.oauth
         ]
@@ -136,7 +136,7 @@ class ListenerLogin:
     def _sasl(self) -> SaslConfig:
         changes = self._config.changes
         if self._of is None or self._of[0] != changes:
-            self._of = changes, self._config.of(self._node_id).sasl_at(self._listener)
+            self._of = changes, self._config.node_config(self._node_id).sasl_at(self._listener)
         return self._of[1]
 
     @property

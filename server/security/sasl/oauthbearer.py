@@ -233,7 +233,7 @@ class OauthConversation:
         try:
             found = await checked(auth["token"], self._config, self._jwks, now_ms)
         except BearerTokenError as error:
-            _REFUSALS.tell(logging.INFO, "token rejected: %s", error)
+            _REFUSALS.log(logging.INFO, "token rejected: %s", error)
             self._error = _SCOPES_MISSING % error.scopes if error.scopes else _INVALID
             return self._error.encode()
         authorization = first["authorization"]  # compared in its escaped form, as in Apache Kafka

@@ -166,7 +166,7 @@ class ScramConversation:
         return answer
 
     def _user(self, name: str) -> ScramCredential:
-        credential = self._users.of(name).get(self._mechanism)
+        credential = self._users.credentials_of(name).get(self._mechanism)
         if credential is None:
             return credential_of(self._mechanism, self._made_of(name), self._salt_of(name), ITERATIONS_MIN)
         self._who = Principal(USER, name)

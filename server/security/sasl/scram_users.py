@@ -43,7 +43,7 @@ class ScramUsers:
                 problems.append(f"stored SCRAM credentials of user {user!r} ignored: not supported by this version")
         return problems
 
-    def of(self, user: str) -> Credentials:
+    def credentials_of(self, user: str) -> Credentials:
         """Return the credentials of a user; empty if the user does not exist."""
         return self._users.get(user, {})
 
@@ -64,14 +64,14 @@ class ScramUsers:
         """
         told = {(user.name, mechanism): user for user in users for mechanism in user.mechanisms if mechanism in HASHES}
         names = {name for name, _ in (*told, *self._of_start)}
-        before = {name: self.facts(name, self.of(name)) for name in names}
+        before = {name: self.facts(name, self.credentials_of(name)) for name in names}
         for name, mechanism in self._of_start - told.keys():
-            self._users[name] = {other: each for other, each in self.of(name).items() if other != mechanism}
+            self._users[name] = {other: each for other, each in self.credentials_of(name).items() if other != mechanism}
         for (name, mechanism), user in told.items():
-            present = self.of(name)
+            present = self.credentials_of(name)
             self._users[name] = {**present, mechanism: _renewed(present.get(mechanism), mechanism, user.password, rng)}
         self._of_start = {*told}
-        after = {name: self.facts(name, self.of(name)) for name in names}
+        after = {name: self.facts(name, self.credentials_of(name)) for name in names}
         for name in names:
             if not self._users[name]:
                 del self._users[name]
@@ -79,7 +79,7 @@ class ScramUsers:
 
     def facts(self, user: str, credentials: Credentials) -> Facts:
         """Return the catalog entry for a user that will have these credentials."""
-        found, present = facts_of(credentials), self.of(user)
+        found, present = facts_of(credentials), self.credentials_of(user)
         for mechanism, each in credentials.items():
             if (user, mechanism) in self._of_start and each is present.get(mechanism):
                 found[mechanism][_OF_START] = True
@@ -87,7 +87,7 @@ class ScramUsers:
 
     def put(self, user: str, credentials: Credentials) -> None:
         """Replace the credentials of a user; a user without any is deleted."""
-        for mechanism, each in self.of(user).items():
+        for mechanism, each in self.credentials_of(user).items():
             if credentials.get(mechanism) is not each:
                 self._of_start.discard((user, mechanism))
         if credentials:
@@ -98,9 +98,9 @@ class ScramUsers:
 
 def _renewed(old: ScramCredential | None, mechanism: str, password: str, rng: random.Random) -> ScramCredential:
     """Return the credential of a password; `old` itself if it already is."""
-    if old is not None and old == _made(mechanism, password, old.salt, old.iterations):
+    if old is not None and old == _make_credential(mechanism, password, old.salt, old.iterations):
         return old
-    return _made(mechanism, password, salt_from(rng.randbytes(_RANDOM_BYTES)), ITERATIONS_MIN)
+    return _make_credential(mechanism, password, salt_from(rng.randbytes(_RANDOM_BYTES)), ITERATIONS_MIN)
 
 
 def salt_from(random_bytes: bytes) -> bytes:
@@ -111,7 +111,7 @@ def salt_from(random_bytes: bytes) -> bytes:
     return b64encode(random_bytes).translate(None, b"+/=").lower()[:26]
 
 
-def _made(mechanism: str, password: str, salt: bytes, iterations: int) -> ScramCredential:
+def _make_credential(mechanism: str, password: str, salt: bytes, iterations: int) -> ScramCredential:
     return credential_of(mechanism, salted(mechanism, password, salt, iterations), salt, iterations)
 
 

@@ -98,7 +98,7 @@ def tls_settings(config: BrokerConfig, listener: str, *, is_over_sasl: bool = Fa
         if name in _OLD_VERSIONS:
             warnings.append(f"{prefix}ssl.enabled.protocols: {name} is not supported, as in current Java; ignored")
         elif name not in VERSIONS:
-            raise refused("ssl.enabled.protocols", f"{name} not found{_like(name, VERSIONS)}")
+            raise refused("ssl.enabled.protocols", f"{name} not found{_suggestion(name, VERSIONS)}")
     if text("ssl.protocol") not in ("TLS", *VERSIONS):
         raise refused("ssl.protocol", f"must be one of: TLS, {', '.join(VERSIONS)}")
     versions = tuple(version for name, version in VERSIONS.items() if name in enabled)
@@ -204,10 +204,10 @@ def check_trust_store(store: KeySource) -> None:
 def _check_type(store: KeySource) -> None:
     # A JKS store of Java can also be PKCS#12, and the reverse: the file decides.
     if store.type not in (PEM, PKCS12, JKS):
-        raise store.refused("type", f"must be one of: {PEM}, {PKCS12}{_like(store.type, (PEM, PKCS12))}")
+        raise store.refused("type", f"must be one of: {PEM}, {PKCS12}{_suggestion(store.type, (PEM, PKCS12))}")
 
 
-def _like(name: str, known: object) -> str:
+def _suggestion(name: str, known: object) -> str:
     close = difflib.get_close_matches(name[:100], list(known), n=1)  # type: ignore[call-overload]
     return f"; did you mean {close[0]}?" if close else ""
 
@@ -265,7 +265,7 @@ def ciphers_of(suites: tuple[str, ...]) -> Ciphers:
         name = suite
         for pattern, replacement in _STEPS:
             name = re.sub(pattern, replacement, name)
-        if name not in _known():
+        if name not in _known_suites():
             close = difflib.get_close_matches(suite[:100], _OF_TLS_1_3, n=1, cutoff=0.8)
             raise ValueError(
                 f"cipher suite {suite} not found in OpenSSL" + (f"; did you mean {close[0]}?" if close else "")
@@ -280,7 +280,7 @@ def ciphers_of(suites: tuple[str, ...]) -> Ciphers:
 
 
 @cache
-def _known() -> frozenset[str]:
+def _known_suites() -> frozenset[str]:
     """Return the suites of TLS 1.2 that a server may choose, with a certificate and encryption."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.set_ciphers("ALL:!aNULL:!eNULL:!PSK:!SRP")

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 
 from ottla.pipeline.errors import UsageError
-from ottla.pipeline.objects.addresses import SCHEMES, FsOptions, is_address, normal, option_names, parse_fs_options
+from ottla.pipeline.objects.addresses import SCHEMES, FsOptions, is_address, normalize, option_names, parse_fs_options
 from support.noted import each_case
 
 NORMAL = {
@@ -28,7 +28,7 @@ NORMAL = {
 @pytest.mark.parametrize("given", NORMAL)
 def test_an_address_is_said_in_one_way(given: str) -> None:
     assert is_address(given)
-    assert normal(given) == NORMAL[given]
+    assert normalize(given) == NORMAL[given]
 
 
 @pytest.mark.parametrize("path", ["/data", "./s3", "s3:/logs", "data,other", "", "C:\\data"])
@@ -50,7 +50,7 @@ def test_a_path_is_none(path: str) -> None:
 )
 def test_what_no_address_has_is_refused_and_not_repeated(address: str, said: str) -> None:
     with pytest.raises(UsageError, match=said) as refused:
-        normal(address)
+        normalize(address)
     assert "hush" not in str(refused.value)
 
 

@@ -48,7 +48,7 @@ def test_fine_buckets_lie_in_the_coarse_ones() -> None:
     rows["high"] = np.sort(np.random.default_rng(1).integers(0, 2**64, 3_000, np.uint64))
     rows["high"][-1] = 2**64 - 1
     buckets = Buckets(7, 9)
-    fine = buckets.of(rows["high"])
+    fine = buckets.bucket_numbers(rows["high"])
     assert fine.tolist() == sorted(fine.tolist())
     assert (fine.min(), fine.max()) == (0, 62)
     of_coarse = [bucket for bucket, data in by_bucket(rows, 7) for _ in range(len(data) // rows.itemsize)]

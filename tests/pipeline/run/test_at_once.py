@@ -10,7 +10,7 @@ import pytest
 
 from ottla.pipeline.errors import CorruptSourceError, PipelineError, SourceChangedError, SparkFailedError
 from ottla.pipeline.run import at_once as partitions_at_once
-from ottla.pipeline.run.at_once import of_each
+from ottla.pipeline.run.at_once import run_each
 from ottla.pipeline.run.engine import Engine
 from ottla.pipeline.run.job_results import PartitionResult
 from ottla.storage.disk.paths import TopicPartition
@@ -42,7 +42,7 @@ def worked(
     work: Callable[[TopicPartition], PartitionResult], count: int, at_once: int, *, skips_corrupt: bool = False
 ) -> list[PartitionResult]:
     """Return the results for partitions 0 to `count`."""
-    return of_each(Others(), work, partitions(count), at_once=at_once, skips_corrupt=skips_corrupt)
+    return run_each(Others(), work, partitions(count), at_once=at_once, skips_corrupt=skips_corrupt)
 
 
 @pytest.mark.parametrize("at_once", AT_ONCE)
@@ -118,7 +118,7 @@ def test_a_job_that_begins_when_others_were_ended_already_is_ended_too(monkeypat
         interrupted.set()
 
     with pytest.raises(KeyboardInterrupt):
-        of_each(Others(give_up), work, partitions(2), at_once=2)
+        run_each(Others(give_up), work, partitions(2), at_once=2)
     assert ended.is_set()
 
 
@@ -134,5 +134,5 @@ def test_who_is_interrupted_ends_what_runs_and_begins_no_other() -> None:
         return done(tp)
 
     with pytest.raises(KeyboardInterrupt):
-        of_each(Others(ended.set), work, partitions(9), at_once=2)
+        run_each(Others(ended.set), work, partitions(9), at_once=2)
     assert len(begun) < 9

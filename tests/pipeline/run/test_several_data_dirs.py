@@ -139,7 +139,7 @@ def test_of_two_logs_the_one_is_taken_that_a_start_would_serve(
     fill(dirs)
     older_dir = next(each for each in dirs if (each / "t-0").exists())
     older, newer = moved(dirs, mark.format(older=older_dir), is_short=is_short)
-    store = opened_store(named(dirs)).of(T_0)
+    store = opened_store(named(dirs)).store_of(T_0)
     assert store.directory_of(T_0) == str(newer if takes_newer else older)
     with broker_over(dirs) as broker:
         assert broker.inner.services.logs.logs[T_0].data_dir == store.data_dir
@@ -202,4 +202,4 @@ def test_a_log_that_moves_in_this_moment_is_refused_with_one_line(dirs: list[Pat
     store.topic_partitions("t", 0)
     shutil.rmtree(older)
     with pytest.raises(SourceChangedError, match=r"/t-0 was deleted while it was opened: it was moved to another data"):
-        store.of(T_0)
+        store.store_of(T_0)

@@ -19,6 +19,6 @@ def test_a_segment_whose_index_cannot_be_made_again_is_read_all_the_same(tmp_pat
     (tmp_path / paths.segment_file_name(0, paths.INDEX)).write_bytes(b"\1" * 7)
     segment = LogSegment.open(OsFiles(), str(tmp_path), 0, LogConfig(), 0, "")
     tail = Tail(None, 0, last_offset=9, position=10, header=b"", producers=None, aborted=())
-    tail.tell(segment)
+    tail.add_to_index(segment)
     assert segment.log_file.read_at(0, len(data)) == data
     segment.close()

@@ -25,7 +25,7 @@ def rows_of(rows_at_once: int, keys: int) -> list[KeyRows]:
         left, excused = (np.array([rng.random() < 0.5 for _ in names]) for _ in range(2))
         table.add(pa.array(names, pa.binary()), np.arange(first, first + 20), left, excused & ~left)
         found.append(table.overflow())
-    return [*found, table.rest()]
+    return [*found, table.remaining_rows()]
 
 
 @pytest.mark.parametrize("keys", [5, 40, 500])

@@ -157,11 +157,11 @@ async def test_in_the_life_of_a_broker_nothing_is_synced_on_trios_thread(tmp_pat
 
 
 WITHOUT_A_LIMITER = {
-    ("collector.py", "run"): "memory given back to the system",
-    ("run.py", "alive"): "the start",
-    ("run.py", "_to_its_end"): "the stop",
+    ("gc_policy.py", "run"): "memory given back to the system",
+    ("run.py", "run_broker"): "the start",
+    ("run.py", "_run_to_end"): "the stop",
     ("supervisor.py", "_next_run"): "nothing is open meanwhile",
-    ("in_trio.py", "beside"): "in the caller's loop, not the broker's",
+    ("in_trio.py", "run_in_thread"): "in the caller's loop, not the broker's",
     ("cleaning.py", "_work"): "gives memory back",
     ("node_lines.py", "_lines"): "its own thread for as long as the process lives",
     ("serve.py", "_load_ahead"): "an import",

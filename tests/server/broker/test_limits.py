@@ -277,7 +277,7 @@ class Troubled(socket.socket):
 async def test_a_connection_that_cannot_be_taken_is_nobody_elses_affair(tmp_path: Path) -> None:
     async with serving(tmp_path, OsFiles()) as served, trio.open_nursery() as nursery:
         broker = served.broker
-        listener = Listener.of(broker.config.current.listener_configs[0])
+        listener = Listener.from_config(broker.config.current.listener_configs[0])
         listener.bind(10)
         (plain,) = listener.sockets
         troubled = Troubled(plain)

@@ -280,5 +280,5 @@ async def test_a_lease_that_nobody_waits_for_any_more_keeps_nothing(tmp_path: Pa
         with trio.move_on_after(0.01):
             await leases.pause(partition, 60_000)
         broker.services.cleaning.manager.leave(partition)
-        assert (leases.of(partition), broker.services.cleaning.manager.state_name(partition)) == (None, "not held")
-        assert (await leases.pause(partition, 60_000)) is leases.of(partition)
+        assert (leases.get(partition), broker.services.cleaning.manager.state_name(partition)) == (None, "not held")
+        assert (await leases.pause(partition, 60_000)) is leases.get(partition)

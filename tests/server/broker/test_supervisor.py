@@ -25,7 +25,7 @@ from ottla.protocol.messages.offset_commit import (
 from ottla.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.server.broker.broker import Broker
 from ottla.server.broker.supervisor import RunEndedError, Supervisor
-from ottla.server.runtime.collector import PARTITIONS_KEPT_AT_ONCE, Collector
+from ottla.server.runtime.gc_policy import PARTITIONS_KEPT_AT_ONCE, GcPolicy
 from ottla.storage.data_dirs.snapshots import SnapshotError
 from ottla.storage.disk.health import DataDirectoryError
 from ottla.storage.disk.os_files import OsFiles
@@ -592,7 +592,7 @@ async def test_a_life_whose_end_goes_wrong_keeps_nobody_waiting(
 async def test_a_life_is_gone_when_the_next_one_serves_though_it_was_kept_out_of_collections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Collector, "a_run_has_ended", False)
+    monkeypatch.setattr(GcPolicy, "a_run_has_ended", False)
     async with lives_in(tmp_path) as supervisor:
         supervisor.in_each_run(lambda broker: broker.collector.run())
         for end in (Supervisor.restart, Supervisor.crash, Supervisor.reset):
@@ -607,9 +607,9 @@ async def test_a_life_is_gone_when_the_next_one_serves_though_it_was_kept_out_of
 async def test_topics_that_are_made_and_deleted_keep_nothing_out_of_collections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Collector, "a_run_has_ended", False)
+    monkeypatch.setattr(GcPolicy, "a_run_has_ended", False)
     kept_at_once = size(30, PARTITIONS_KEPT_AT_ONCE)
-    monkeypatch.setattr("ottla.server.runtime.collector.PARTITIONS_KEPT_AT_ONCE", kept_at_once)
+    monkeypatch.setattr("ottla.server.runtime.gc_policy.PARTITIONS_KEPT_AT_ONCE", kept_at_once)
     many = kept_at_once * 2 // 3
     async with lives_in(tmp_path) as supervisor:
         supervisor.in_each_run(lambda broker: broker.collector.run())

@@ -375,4 +375,4 @@ async def test_options_of_a_controller_are_kept_and_shown_by_it(tmp_path: Path) 
                 "node.id": ("3000", 4),
                 "listeners": ("PLAINTEXT://127.0.0.1:0", 4),
             }
-            assert broker.config.of(0).leader_replication_throttled_rate != 5
+            assert broker.config.node_config(0).leader_replication_throttled_rate != 5

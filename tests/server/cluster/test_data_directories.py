@@ -587,7 +587,7 @@ def test_a_feature_that_apache_kafka_has_not_finalized_does_not_come_on_with_the
         with life.start() as broker:
             config = broker.broker.config
             levels = {name: feature.level for name, feature in config.features.items()}
-            assert config.of(0).min_insync_replicas == 2
+            assert config.node_config(0).min_insync_replicas == 2
         assert (levels["metadata.version"], levels["transaction.version"]) == (25, 2)
         others = ("group.version", "eligible.leader.replicas.version", "share.version", "streams.version")
         assert [levels[name] for name in others] == [0, 0, 0, 0]
@@ -640,7 +640,7 @@ def test_what_apache_kafkas_clients_may_holds_after_the_take_over() -> None:
             assert tokens.load(catalog.entries("delegation_tokens")) == []
             assert not authorizer.allows(alice, "127.0.0.1", AclOperation.WRITE, ResourceType.TOPIC, "topic")
             assert authorizer.allows(alice, "127.0.0.1", AclOperation.READ, ResourceType.GROUP, "group")
-            assert users.of("alice") == {SCRAM_SHA_512: credential}
+            assert users.credentials_of("alice") == {SCRAM_SHA_512: credential}
             assert tokens.all() == [
                 Token("token", alice, Principal("User", "bob"), (Principal("User", "carol"),), 1, 2, 3)
             ]

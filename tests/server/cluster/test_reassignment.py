@@ -458,9 +458,9 @@ async def test_a_change_of_thousands_is_one_note_and_reckoned_with_in_turns() ->
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(beside)
-        await reassignments._look()
+        await reassignments._complete_due()
         now_ms[0] = 1_000
-        due_ms = await reassignments._look()
+        due_ms = await reassignments._complete_due()
         nursery.cancel_scope.cancel()
     assert turns > 2
     assert {round(each.reassigning.copied_bytes[1], 6) for each in replicas} == {1.0}
@@ -473,12 +473,12 @@ async def test_a_new_replica_gets_nothing_of_the_time_before_it() -> None:
     del cluster.under_way[second.topic_partition]
     reassignments = Reassignments(cluster, Clock(monotonic=lambda: now_ms[0]))
     cluster.reconsider()
-    await reassignments._look()
+    await reassignments._complete_due()
     now_ms[0] = 1_000
     cluster.under_way[second.topic_partition] = second
     cluster.reconsider()
     now_ms[0] = 2_000
-    await reassignments._look()
+    await reassignments._complete_due()
     assert (first.reassigning.copied_bytes, second.reassigning.copied_bytes) == ({1: 3.0}, {1: 1.0})
 
 

@@ -17,7 +17,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.server.commands import serve
 from ottla.server.commands.cli import main
-from ottla.server.commands.frame.command_line import understand as asked
+from ottla.server.commands.frame.command_line import parse_command_line as asked
 from ottla.server.commands.serve import StopSignals, configuration
 from ottla.server.commands.serve_command import missing_packages, users_given
 from ottla.server.config.resources import ConfigResourceType
@@ -329,13 +329,13 @@ LOADED_AHEAD = """
 import builtins, sys, trio
 from trio.testing import MockClock
 from ottla.server.handlers import Handlers
-from ottla.server.runtime.collector import Collector
+from ottla.server.runtime.gc_policy import GcPolicy
 from ottla.server.commands.serve import warm_up
 from ottla.protocol.apis import APIS
 from ottla.protocol.wire import codec
 wanted = ["ottla.server.groups.coordinator", "ottla.server.transactions.coordinator"]
 print([name for name in wanted if name in sys.modules])
-trio.run(warm_up, Collector(), clock=MockClock(autojump_threshold=0))
+trio.run(warm_up, GcPolicy(), clock=MockClock(autojump_threshold=0))
 print([name for name in wanted if name not in sys.modules])
 known = len(sys.modules)
 builtins.compile = lambda source, name, mode: print(name)
@@ -366,7 +366,7 @@ def test_what_cannot_be_loaded_ahead_ends_nothing() -> None:
         "        if name.startswith('ottla.server.groups'): raise OSError(errno.EMFILE, 'Too many open files')\n"
         "sys.meta_path.insert(0, NoDescriptors())\n"
         "logging.basicConfig()\n"
-        "trio.run(serve.warm_up, serve.Collector(), clock=MockClock(autojump_threshold=0))"
+        "trio.run(serve.warm_up, serve.GcPolicy(), clock=MockClock(autojump_threshold=0))"
     )
     assert done.returncode == 0 and "Traceback" not in done.stderr
     assert "ahead of the first group: [Errno 24] Too many open files" in done.stderr

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import ottla
-from ottla.server.commands.frame.command_line import understand
+from ottla.server.commands.frame.command_line import parse_command_line
 from support.broker.raw_client import RawClient
 from support.broker.serve_process import PATIENCE_S, command
 from support.commands.command_runs import run_command
@@ -110,7 +110,7 @@ def test_a_directory_that_is_named_is_kept_and_what_is_to_be_pasted_is_understoo
         lines = re.findall(r"^    (ottla .*?)(?: +#.*)?$", text, re.MULTILINE)
     assert len(lines) > 5
     for line in lines:
-        understand(line.split()[1:])
+        parse_command_line(line.split()[1:])
     assert (tmp_path / "kept" / ".kafka_cleanshutdown").exists()
 
 

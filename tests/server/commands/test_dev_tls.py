@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import Producer
 from kafka import KafkaProducer
 
-from ottla.server.commands.frame.command_line import understand
+from ottla.server.commands.frame.command_line import parse_command_line
 from ottla.server.commands.serve import configuration
 from ottla.server.config.static_config import StaticConfig
 from ottla.server.security.tls.dev_certificates import DAYS, LAST_DAYS, Authority
@@ -56,7 +56,7 @@ def librdkafka_of(text: str) -> dict[str, str]:
 
 
 def start(*words: str) -> StaticConfig:
-    line = understand(["serve", *words])
+    line = parse_command_line(["serve", *words])
     assert line is not None
     return configuration(line.options)[0]
 
@@ -255,7 +255,7 @@ def test_the_authority_is_kept_where_a_directory_takes_it_and_found_wherever_it_
     first, second = tmp_path / "a", tmp_path / "b"
     second.mkdir()
     first.write_text("no directory: this disk has failed")
-    line = understand(["serve", "--tls", "--data", f"{first},{second}", "--listener", "127.0.0.1:0"])
+    line = parse_command_line(["serve", "--tls", "--data", f"{first},{second}", "--listener", "127.0.0.1:0"])
     assert line is not None
     trusted = set()
     for is_there in (False, False, True):

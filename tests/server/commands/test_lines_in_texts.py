@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.server.commands.frame.command_line import EXAMPLES, understand
+from ottla.server.commands.frame.command_line import EXAMPLES, parse_command_line
 from ottla.server.commands.serve import configuration
 
 ROOT = Path(__file__).parents[3]
@@ -85,6 +85,6 @@ def test_lines_are_found() -> None:
 def test_a_line_is_understood(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "users.txt").write_text("alice:secret\n")
-    asked = understand(words)
+    asked = parse_command_line(words)
     if asked.command.name == "serve" and not asked.options.config:
         configuration(asked.options)

@@ -154,7 +154,7 @@ def test_the_migration_policy_says_which_way_groups_may_change(
     policy: str, may_upgrade: bool, may_downgrade: bool
 ) -> None:
     config = BrokerConfig.from_texts({"group.consumer.migration.policy": policy})
-    settings = GroupSettings.of(config)
+    settings = GroupSettings.from_config(config)
     assert (settings.may_upgrade, settings.may_downgrade) == (may_upgrade, may_downgrade)
 
 

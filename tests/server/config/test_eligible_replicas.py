@@ -120,7 +120,7 @@ def test_an_upgrade_takes_the_values_of_nodes_away_and_a_downgrade_leaves_the_on
         assert broker.inner.services.cluster.changes == changes + 1  # a disk that refuses it refuses all of it
         of_start = [("2", ConfigSource.DYNAMIC_DEFAULT_BROKER), ("2", ConfigSource.STATIC_BROKER)]
         assert (shown(client, ConfigResourceType.BROKER, "0") or [])[:2] == of_start
-        assert broker.inner.config.of(0).log_defaults.retention_ms == 5000
+        assert broker.inner.config.node_config(0).log_defaults.retention_ms == 5000
         finalize(client, 0)
         assert (shown(client, ConfigResourceType.BROKER, "0") or [])[:2] == of_start
         assert change(client, "", None) == (ErrorCode.NONE, None)

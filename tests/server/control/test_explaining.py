@@ -25,7 +25,7 @@ from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from ottla.server.cleaning.clean_pass import PERIOD_S
+from ottla.server.cleaning.throttler import PERIOD_S
 from ottla.server.control.dry_run import dry_run
 from ottla.server.control.explain import explain
 from ottla.server.runtime import time_slices
@@ -176,7 +176,7 @@ def test_a_transaction_that_begins_between_two_looks_is_told_as_its_coordinator_
 
     async def begin() -> Explaining:
         services = broker.inner.services
-        return await Explaining.of(services, [services.logs.logs[T_0]], time_slices.TimeSlice())
+        return await Explaining.load(services, [services.logs.logs[T_0]], time_slices.TimeSlice())
 
     explaining = broker.run(begin)
     producer.produce("t", ("k", "v" * 600))

@@ -19,8 +19,8 @@ from ottla.server.broker.supervisor import run_supervisor
 from ottla.server.client.values import partition_of
 from ottla.server.config.static_config import static_config
 from ottla.server.control.seed.fields import NESTED_MAX, SEED_BYTES_MAX, field_of
-from ottla.server.control.seed.planting import Planted, PlantedTopic, plant
-from ottla.server.control.seed.seed import RECORDS_MAX, Seed, export, seed_from, seed_of, seed_of_text
+from ottla.server.control.seed.seed import RECORDS_MAX, Seed, export, seed_from, seed_from_text, seed_of
+from ottla.server.control.seed.seeding import SeededTopic, SeedResult, apply_seed
 from ottla.server.runtime.errors import ControlError, Kind
 from support.broker.conversation import create_topic, fetch, produce, records_of
 from support.broker.raw_client import RawClient
@@ -52,9 +52,9 @@ cases:
 """
 
 
-def planted(broker: ottla.Broker, seed: Seed | str | dict[str, Any], **options: Any) -> Planted:
-    found = seed if isinstance(seed, Seed) else seed_of_text(seed, "s") if isinstance(seed, str) else seed_from(seed)
-    return broker.run(partial(plant, **options), broker.inner, found)
+def planted(broker: ottla.Broker, seed: Seed | str | dict[str, Any], **options: Any) -> SeedResult:
+    found = seed if isinstance(seed, Seed) else seed_from_text(seed, "s") if isinstance(seed, str) else seed_from(seed)
+    return broker.run(partial(apply_seed, **options), broker.inner, found)
 
 
 def names(broker: ottla.Broker) -> list[str]:
@@ -67,7 +67,7 @@ def groups(client: RawClient) -> list[str]:
 
 def test_a_broker_has_all_that_a_seed_says(broker: ottla.Broker, client: RawClient) -> None:
     done = planted(broker, SEED)
-    assert done.topics == (PlantedTopic("orders", 3, 52), PlantedTopic("plain", 1, 3), PlantedTopic("bare", 1, 0))
+    assert done.topics == (SeededTopic("orders", 3, 52), SeededTopic("plain", 1, 3), SeededTopic("bare", 1, 0))
     assert (done.groups, done.cases) == (("billing",), ("trailing-marker", "g"))
     assert names(broker) == ["bare", "g", "orders", "plain", "trailing-marker"]
     assert groups(client) == ["billing", "g-group"]
@@ -118,9 +118,9 @@ def test_times_may_be_counted_from_the_planting(broker: ottla.Broker, client: Ra
 
 def test_json_and_mappings_say_the_same_as_yaml(broker: ottla.Broker) -> None:
     said = {"topics": {"t": {"partitions": 2, "records": [{"key": "k", "value": {"json": [1]}, "partition": 1}]}}}
-    expected = Planted((PlantedTopic("t", 2, 1),))
-    assert planted(broker, {"topics": {"t": said["topics"]["t"] | {"records": ()}}}) == Planted(
-        (PlantedTopic("t", 2, 0),)
+    expected = SeedResult((SeededTopic("t", 2, 1),))
+    assert planted(broker, {"topics": {"t": said["topics"]["t"] | {"records": ()}}}) == SeedResult(
+        (SeededTopic("t", 2, 0),)
     )
     broker.reset()
     assert planted(broker, said) == expected
@@ -130,7 +130,7 @@ def test_json_and_mappings_say_the_same_as_yaml(broker: ottla.Broker) -> None:
 
 def test_what_was_planted_before_is_left_alone(broker: ottla.Broker) -> None:
     planted(broker, SEED)
-    assert planted(broker, SEED, unless_there=True) == Planted(was_there=True)
+    assert planted(broker, SEED, unless_there=True) == SeedResult(was_there=True)
     with pytest.raises(ControlError, match=r"s line 3: topics\.orders: topic orders already exists") as refused:
         planted(broker, SEED)
     assert refused.value.kind is Kind.CONFLICT
@@ -140,7 +140,7 @@ def test_a_seed_of_which_a_part_is_there_is_refused(broker: ottla.Broker, client
     create_topic(client, "plain")
     with pytest.raises(ControlError, match=r"topics\.plain: topic plain already exists"):
         planted(broker, SEED)
-    assert planted(broker, SEED, unless_there=True) == Planted(was_there=True)
+    assert planted(broker, SEED, unless_there=True) == SeedResult(was_there=True)
     assert names(broker) == ["plain"]
 
 
@@ -154,7 +154,7 @@ def test_what_a_broker_has_comes_out_as_a_seed(broker: ottla.Broker, client: Raw
         }
     }
     broker.reset()
-    assert planted(broker, said).topics == (PlantedTopic("t", 2, 0), PlantedTopic("u", 1, 0))
+    assert planted(broker, said).topics == (SeededTopic("t", 2, 0), SeededTopic("u", 1, 0))
 
 
 # Refusals that need no broker: text -> error.
@@ -256,7 +256,7 @@ REFUSED: dict[str, tuple[str, str]] = {
 @each_case("text, said", REFUSED.values(), ids=REFUSED)
 def test_what_is_wrong_is_named_with_its_place(text: str, said: str) -> None:
     with pytest.raises(ControlError) as refused:
-        seed_of_text(text, "s")
+        seed_from_text(text, "s")
     sentence = str(refused.value)
     assert "\n" not in sentence and len(sentence) < 400
     assert re.fullmatch(said.replace("?", r"\?") if said.endswith("?") else said, sentence), sentence
@@ -264,7 +264,7 @@ def test_what_is_wrong_is_named_with_its_place(text: str, said: str) -> None:
 
 def test_a_seed_that_is_too_long_is_refused() -> None:
     with pytest.raises(ControlError, match=f"limit {SEED_BYTES_MAX}"):
-        seed_of_text("#" * (SEED_BYTES_MAX + 1), "s")
+        seed_from_text("#" * (SEED_BYTES_MAX + 1), "s")
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
@@ -416,7 +416,7 @@ def test_a_seed_that_is_wrong_is_refused_before_anything_starts(tmp_path: Path) 
 
 
 def test_a_program_plants_a_seed_and_loads_a_case(broker: ottla.Broker) -> None:
-    assert broker.seed({"topics": {"t": {}}}).topics == (PlantedTopic("t", 1, 0),)
+    assert broker.seed({"topics": {"t": {}}}).topics == (SeededTopic("t", 1, 0),)
     assert broker.export_seed() == {"topics": {"t": {"partitions": 1, "replication_factor": 1}}}
     case = broker.load_case("trailing-marker", topic="u")
     assert (case.topic, case.end_offset, len(case.read_committed)) == ("u", 4, 3)

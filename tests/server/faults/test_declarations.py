@@ -10,7 +10,7 @@ import pytest
 from ottla.protocol.apis import APIS
 from ottla.protocol.errors import ErrorCode
 from ottla.server.faults.declaration import Declaration, check
-from ottla.server.faults.places import ERROR_PLACES
+from ottla.server.faults.error_fields import ERROR_FIELDS
 from ottla.server.faults.table import FAULTS_MAX, Faults
 from ottla.server.runtime.errors import ControlError
 from support.noted import each_case
@@ -89,7 +89,7 @@ def test_every_field_of_a_declaration_is_refused_with_a_wrong_type() -> None:
 
 
 def test_every_api_that_is_served_can_have_every_error() -> None:
-    assert {APIS[key].name for key in ERROR_PLACES} == {api.name for api in APIS.values()}
+    assert {APIS[key].name for key in ERROR_FIELDS} == {api.name for api in APIS.values()}
     for name in (api.name for api in APIS.values()):
         for code in some((code for code in ErrorCode if code is not ErrorCode.NONE), 12):
             check(Declaration(api=name, error=code.name))

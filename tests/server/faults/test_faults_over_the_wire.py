@@ -20,7 +20,7 @@ from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTop
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.records import RecordBatch, batches
 from ottla.server.faults.declaration import Declaration
-from ottla.server.faults.places import ERROR_PLACES, NameKind, names
+from ottla.server.faults.error_fields import ERROR_FIELDS, NameKind, names
 from ottla.server.handlers import faulted
 from ottla.server.handlers import produce as produce_handler
 from ottla.server.handlers.faulted import METADATA_KEY, PRODUCE_KEY
@@ -497,8 +497,8 @@ def test_a_thousand_faults_are_taken_in_a_moment(broker: ottla.Broker) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(faulted, "names", counted)
         faulted._naming.cache_clear()
-        assert {len(faulted.concerned(each)) for each in declarations} == {len(ERROR_PLACES)}
-    assert asked == len(ERROR_PLACES)
+        assert {len(faulted.matching_api_keys(each)) for each in declarations} == {len(ERROR_FIELDS)}
+    assert asked == len(ERROR_FIELDS)
 
 
 def test_who_is_kept_waiting_has_no_place_that_others_need(broker: ottla.Broker) -> None:

@@ -26,14 +26,14 @@ from ottla.server.groups.shard import GroupShard
 from support.broker.steppable_wall import WALL_STEPS_MS
 from support.disk.crash_files import CrashFiles
 from support.groups.group_broker import CONSUMED_TOPIC_ID, OFFSETS_TOPIC, GroupBroker
-from support.groups.share_groups import FakeKeeper
+from support.groups.share_groups import FakePersister
 
 AutojumpClock = trio.testing.MockClock
 
 
 @asynccontextmanager
 async def serving(broker: GroupBroker) -> AsyncIterator[GroupService]:
-    service = GroupService(cast(Any, broker), FakeKeeper)
+    service = GroupService(cast(Any, broker), FakePersister)
     async with trio.open_nursery() as nursery:
         await nursery.start(service.run)
         yield service
@@ -287,7 +287,7 @@ async def test_a_partition_that_cannot_be_taken_up_once_loaded_is_that_partition
         bad = await fill(service, broker, size)
     again = GroupBroker(broker.files)
     again.create_topic()
-    service = GroupService(cast(Any, again), FakeKeeper)
+    service = GroupService(cast(Any, again), FakePersister)
     take_up = service.coordinator._activated
 
     def refuse_one(shard: GroupShard, now_ms: int) -> None:

@@ -21,7 +21,7 @@ from ottla.server.groups.share.member import ShareMember
 from ottla.server.groups.streams import records as streams_records
 from ottla.server.groups.streams import replay as streams_replay
 from ottla.server.groups.streams.group import StreamsGroup
-from ottla.server.groups.streams.topology import of_request
+from ottla.server.groups.streams.topology import topology_from_request
 from support.groups.streams_groups import COUNTS as COUNTED
 from support.noted import each_case
 from support.sizes import FULL, size
@@ -140,7 +140,7 @@ def test_a_share_member_is_taken_as_its_record_says_it() -> None:
 
 
 def test_a_topology_is_taken_as_its_record_says_it() -> None:
-    made_of = of_request(COUNTED)
+    made_of = topology_from_request(COUNTED)
     key, value = streams_records.topology("g", made_of)
     taken, read = StreamsGroup("g", 0), StreamsGroup("g", 0)
     streams_replay.TAKE[type(key)](taken, key, made_of)

@@ -1816,7 +1816,7 @@ def test_a_fetch_does_not_miss_what_happens_between_its_look_and_its_wait(
                     await broker.services.topic_admin.delete(topic)
                 else:
                     partition.log.append(memoryview(batch(("k", "v"))), now_ms=1_000)
-                    broker.waits.moved(partition.log)
+                    broker.waits.notify_moved(partition.log)
                 looked.append(change)
 
             async def when_looked(self: time_slices.TimeSlice) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from ottla.server.control.operation import Length, Matches, Name, Range
 from ottla.server.http.fields import docs_of
-from ottla.server.http.json_values import decoded, encoded, from_texts, plain
+from ottla.server.http.json_values import decoded, encoded, from_texts, json_form
 from ottla.server.runtime.errors import ControlError, Kind
 from ottla.storage.disk.paths import TopicPartition
 from support.noted import each_case
@@ -187,7 +187,7 @@ def test_whatever_comes_is_read_or_refused(found: dict[str, Any]) -> None:
 
 
 def test_answers_are_written_as_their_dataclasses_are() -> None:
-    found = plain(
+    found = json_form(
         {
             TopicPartition("t", 1): Header("k", b"\xff"),
             When.AFTER: [When.BEFORE, Color.DARK_RED, math.nan, -math.inf, 1.5, True],
@@ -200,7 +200,7 @@ def test_answers_are_written_as_their_dataclasses_are() -> None:
         "1": [{"topic": "t", "partition": 1}, "Path"],
     }
     with pytest.raises(TypeError, match="type object is not supported in responses"):
-        plain(object())
+        json_form(object())
 
 
 def test_a_docstring_below_a_field_describes_it() -> None:

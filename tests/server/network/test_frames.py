@@ -119,7 +119,7 @@ async def test_a_buffer_of_usual_size_is_kept_until_room_is_short(wire: Wire, me
     assert memory.used_bytes > 1 << 20
     wire.reader.shrink()
     assert memory.used_bytes > 1 << 20  # the frame is in use
-    wire.reader.let_go()
+    wire.reader.release()
     wire.reader.shrink()
     assert memory.used_bytes == 0
     await wire.send(frame(b"goes on"))

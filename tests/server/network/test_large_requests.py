@@ -32,7 +32,7 @@ from ottla.server.network.large_requests import (
 )
 from ottla.server.network.transport import SEND_BYTES, PeerGoneError, PlainTransport
 from ottla.server.runtime import time_slices
-from ottla.server.runtime.collector import LOOK_S, NOW_AND_THEN_S
+from ottla.server.runtime.gc_policy import LOOK_S, NOW_AND_THEN_S
 from support.broker.conversation import address, create_topic, list_offset
 from support.broker.raw_client import RawClient
 from support.logs.batches import batch

@@ -669,7 +669,7 @@ async def test_options_of_a_node_that_is_not_the_first_count_from_the_next_clien
     file = parse_server_properties(lines.replace("sasl.jaas", "listener.name.sasl_plaintext.plain.sasl.jaas"))
     async with run_supervisor(static_config(file=file, nodes=2, overrides={"log.dirs": str(tmp_path)})) as supervisor:
         broker = supervisor.broker
-        login = broker.services.logins.of(1, "SASL_PLAINTEXT", "SASL_PLAINTEXT")
+        login = broker.services.logins.login_of(1, "SASL_PLAINTEXT", "SASL_PLAINTEXT")
         assert login is not None
         before = login._sasl
         assert login._sasl is before, "it is made once"

@@ -60,7 +60,7 @@ from ottla.server.network.shares import ConnectionResources
 from ottla.server.network.tls_transport import TlsTransport
 from ottla.server.network.transport import Part, PeerGoneError, PlainTransport
 from ottla.server.runtime import time_slices
-from ottla.server.runtime.collector import Collector
+from ottla.server.runtime.gc_policy import GcPolicy
 from ottla.storage.disk.files import FileSlice
 from support.noted import noted
 from support.sizes import FULL, size
@@ -273,7 +273,7 @@ class Served:
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self.dispatcher = RequestDispatcher()
-        self.shares = ConnectionResources(BrokerConfig(), Collector())
+        self.shares = ConnectionResources(BrokerConfig(), GcPolicy())
         self._nursery = nursery
         self.sockets = ExitStack()
 
@@ -1119,12 +1119,12 @@ async def test_a_connection_that_is_at_work_is_not_asked_and_may_stand_in_the_qu
         peer.sendall(b"ab")
         await trio.testing.wait_all_tasks_blocked()
         assert (one.read, one.news) == (b"", [False])
-        assert not ready.stand(one)  # the queue is not served at present
+        assert not ready.enqueue(one)  # the queue is not served at present
         one.is_parked = True
         assert ready.watch(one.socket.fileno(), one)
 
         def have_one_stand() -> None:
-            assert ready.stand(one)
+            assert ready.enqueue(one)
 
         other.first = have_one_stand
         other_peer.sendall(b"c")
@@ -1204,7 +1204,7 @@ async def test_the_queue_leaves_no_descriptor_and_no_task_parked(pairs: Pair) ->
         assert ready.watch(one.socket.fileno(), one)
     assert not one.is_parked
     assert not ready.watch(one.socket.fileno(), one)
-    assert not ready.stand(one)
+    assert not ready.enqueue(one)
     assert len(os.listdir("/proc/self/fd")) == len(before) + 2
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.server.page.log_tail import LINE_CHARACTERS_MAX, LINES_MAX, kept, last_lines
+from ottla.server.page.log_tail import LINE_CHARACTERS_MAX, LINES_MAX, keep_lines, last_lines
 
 log = logging.getLogger("ottla.of.this.test")
 
@@ -20,7 +20,7 @@ def from_info_on() -> Iterator[None]:
 
 
 def test_lines_are_kept_newest_first_by_level_and_forgotten_at_the_end() -> None:
-    with kept(), kept():
+    with keep_lines(), keep_lines():
         log.debug("nobody asked for it")
         log.info("one\nof %s", "two lines\x1b[2J")
         log.error("two")
@@ -33,7 +33,7 @@ def test_lines_are_kept_newest_first_by_level_and_forgotten_at_the_end() -> None
 
 
 def test_their_number_and_length_are_bounded() -> None:
-    with kept():
+    with keep_lines():
         for number in range(LINES_MAX + 10):
             log.info("%d%s", number, "x" * 2 * LINE_CHARACTERS_MAX)
         lines = last_lines(logging.INFO)
@@ -45,7 +45,7 @@ def test_words_that_do_not_fit_are_told_and_nobody_falls_over_them(capsys: pytes
     handlers = logging.getLogger().handlers[:]
     logging.getLogger().handlers[:] = []  # pytest's raises on purpose
     try:
-        with kept():
+        with keep_lines():
             log.info("%d", "no number")
             log.info("goes on")
             assert [line.text for line in last_lines(logging.INFO)] == ["goes on"]
@@ -57,6 +57,6 @@ def test_words_that_do_not_fit_are_told_and_nobody_falls_over_them(capsys: pytes
 def test_levels_and_other_handlers_are_left_as_they_are() -> None:
     ottla = logging.getLogger("ottla")
     before = ottla.level, ottla.propagate, list(ottla.handlers)
-    with kept():
+    with keep_lines():
         assert (ottla.level, ottla.propagate) == before[:2]
     assert (ottla.level, ottla.propagate, list(ottla.handlers)) == before

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.server.control.broker_state import ListenerState, NodeState
-from ottla.server.page.rendering import Viewer, changes, static, whole
+from ottla.server.page.rendering import Viewer, changes, render_document, static
 from ottla.server.page.section import Page, Row, Section
 from ottla.server.page.views.producers import ProducerRow
 
@@ -60,7 +60,7 @@ def test_what_has_changed_is_sent(name: str) -> None:
 
 def test_names_are_text_whatever_they_are() -> None:
     hostile = "</td><script>alert(1)</script>\"'&"
-    html = whole(page(node(1, rack=hostile), refused=hostile), LOOK)
+    html = render_document(page(node(1, rack=hostile), refused=hostile), LOOK)
     assert "<script>alert" not in html and html.count("&lt;script&gt;alert(1)") == 2
     lines, _ = changes(page(node(1, rack=hostile)), None)
     assert all("<script" not in line for line in lines)
@@ -70,7 +70,7 @@ def test_how_many_rows_are_shown_of_how_many_there_are_is_told() -> None:
     rows = tuple(Row(f"producer-{at}", ProducerRow(at, 0, 0, 0, None)) for at in range(2))
     for count, told in ((3, 1), (2, 0)):
         shown = Page("Producers", "/topics", (Section("producers", "producers", count, rows),))
-        assert whole(shown, LOOK).count("Showing 2 of 3") == told
+        assert render_document(shown, LOOK).count("Showing 2 of 3") == told
 
 
 @pytest.mark.parametrize("name", ["", "nothing", ".", "..", "../pages.py", "page.js/", "/etc/passwd", "page.js\0"])

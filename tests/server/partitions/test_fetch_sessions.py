@@ -146,7 +146,7 @@ def test_a_partition_is_news_with_records_an_error_or_moved_marks(sessions: Fetc
 
 def test_partitions_that_sent_records_go_to_the_end(sessions: FetchSessions) -> None:
     session = opened(sessions, ("a", 0, 0), ("b", 0, 0))
-    FetchSessions.served(session, session.items["a", 0])
+    FetchSessions.move_to_end(session, session.items["a", 0])
     assert list(session.items) == [("b", 0), ("a", 0)]
 
 

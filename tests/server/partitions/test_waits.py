@@ -89,7 +89,7 @@ def test_a_fetch_is_complete_once_all_missing_bytes_have_come() -> None:
     with waiter(waits, wanted(one, 1), wanted(two, 0), min_bytes=3 * SIZE) as parked:
         for log, complete in [(one, False), (two, True)]:
             append(log, ("k", "v"))
-            waits.moved(log)
+            waits.notify_moved(log)
             assert parked.is_complete == complete
 
 
@@ -98,7 +98,7 @@ def test_what_one_partition_may_not_give_has_to_come_from_another() -> None:
     with waiter(waits, wanted(small, 0, max_bytes=SIZE), wanted(large, 0), min_bytes=2 * SIZE) as parked:
         for log, complete in [(small, False), (small, False), (small, False), (large, True)]:
             append(log, ("k", "v"))
-            waits.moved(log)
+            waits.notify_moved(log)
             assert parked.is_complete == complete
 
 
@@ -107,10 +107,10 @@ def test_a_roll_completes_with_the_first_record_behind_it() -> None:
     waits, log = FetchWaits(), log_of(1)
     with waiter(waits, wanted(log, 1), min_bytes=MANY_BYTES) as parked:
         log.roll(now_ms=1_000)
-        waits.moved(log)
+        waits.notify_moved(log)
         assert not parked.is_complete
         append(log, ("k", "v"))
-        waits.moved(log)
+        waits.notify_moved(log)
         assert parked.is_complete
 
 
@@ -120,7 +120,7 @@ def test_who_came_before_an_append_is_told_of_it_also_when_somebody_has_seen_it_
     with waiter(waits, wanted(log, 1)) as early:
         append(log, ("k", "v"))
         with waiter(waits, wanted(log, 2)) as late:
-            waits.moved(log)
+            waits.notify_moved(log)
             assert (early.is_complete, late.is_complete) == (True, False)
 
 
@@ -136,10 +136,10 @@ def test_an_open_transaction_hides_all_growth_from_readers_of_committed_records(
     ):
         for sequence in range(3):
             in_transaction(log, sequence)
-            waits.moved(log)
+            waits.notify_moved(log)
         assert (everything.is_complete, decided.is_complete) == (True, False)
         append_marker(log, COMMIT, producer_id=7, producer_epoch=0)
-        waits.moved(log)
+        waits.notify_moved(log)
         assert decided.is_complete
 
 
@@ -150,7 +150,7 @@ def test_behind_the_last_stable_offset_a_reader_of_committed_records_waits_until
     with waiter(waits, wanted(log, 2, committed=True), committed=True) as parked:
         assert not parked.is_complete
         append_marker(log, COMMIT, producer_id=7, producer_epoch=0)
-        waits.moved(log)
+        waits.notify_moved(log)
         assert parked.is_complete
 
 
@@ -183,7 +183,7 @@ async def test_an_end_that_cannot_be_found_makes_those_look_again_who_wait_for_i
     with waiter(waits, wanted(log, 1, committed=True), committed=True) as parked:
         append_marker(log, COMMIT, producer_id=7, producer_epoch=0)
         log.give_up("the disk is gone")
-        waits.moved(log)
+        waits.notify_moved(log)
         assert await parked.wait(60_000)
         assert not parked.is_complete
 
@@ -215,5 +215,5 @@ def test_nothing_is_left_behind_when_a_waiter_leaves() -> None:
     with waiter(waits, wanted(one, 0), wanted(two, 0)), waiter(waits, wanted(one, 0), committed=True):
         assert len(waits) == 3
     assert len(waits) == 0
-    waits.moved(one)
+    waits.notify_moved(one)
     assert len(waits) == 0

@@ -35,8 +35,8 @@ class Time:
 
 def quotas_of(time: Time, quotas: Mapping[str, float], **entity: str | None) -> ClientQuotas:
     made = ClientQuotas(time, WINDOW, WINDOW)
-    of = Entity.of({kind.replace("_", "-"): name for kind, name in entity.items()} or {"user": "alice"})
-    made.set(Holding.of({of: quotas}, {}).limits)
+    of = Entity.from_parts({kind.replace("_", "-"): name for kind, name in entity.items()} or {"user": "alice"})
+    made.set(Holding.from_quotas({of: quotas}, {}).limits)
     return made
 
 
@@ -106,7 +106,7 @@ def test_whoever_reads_how_many_tokens_there_are_changes_nothing() -> None:
     slow = quotas.mutations(APP, strict=False)
     assert slow is not None
     slow.record(1000)
-    quotas.set(Holding.of({Entity.of({"user": "alice"}): {MUTATED: 1000}}, {}).limits)
+    quotas.set(Holding.from_quotas({Entity.from_parts({"user": "alice"}): {MUTATED: 1000}}, {}).limits)
     for _ in range(10):
         time.ms += 500
         [_ for using, usage in quotas.usages() if quotas.used(using, usage)]
@@ -152,7 +152,7 @@ def test_what_is_taken_back_does_not_count() -> None:
 def test_another_amount_counts_what_was_used_before() -> None:
     quotas = quotas_of(Time(), {PRODUCED: 1000})
     assert quotas.use(PRODUCED, APP, 2000) == 0
-    quotas.set(Holding.of({Entity.of({"user": "alice"}): {PRODUCED: 100}}, {}).limits)
+    quotas.set(Holding.from_quotas({Entity.from_parts({"user": "alice"}): {PRODUCED: 100}}, {}).limits)
     assert quotas.use(PRODUCED, APP, 0) == 10_000
 
 
@@ -238,9 +238,9 @@ def test_nothing_is_remembered_of_a_key_without_quotas() -> None:
 
 def test_the_next_connection_waits_for_its_rate_but_not_longer_than_a_sample() -> None:
     rates = ConnectionRates(Time(), WINDOW)
-    assert [rates.arrived({(0, "A"): 1, (0, ""): UNLIMITED}) for _ in range(11)] == [0] * 10 + [1000]
-    assert rates.arrived({(0, "B"): 1}) == 0
-    assert rates.arrived({(0, "A"): 0}) == 1000
+    assert [rates.count_connection({(0, "A"): 1, (0, ""): UNLIMITED}) for _ in range(11)] == [0] * 10 + [1000]
+    assert rates.count_connection({(0, "B"): 1}) == 0
+    assert rates.count_connection({(0, "A"): 0}) == 1000
 
 
 def test_a_connection_beyond_the_rate_of_its_address_does_not_count() -> None:
@@ -249,13 +249,13 @@ def test_a_connection_beyond_the_rate_of_its_address_does_not_count() -> None:
     rates.bounds = AddressBounds(UNLIMITED, {"10.0.0.1": 1})
     node = {(0, ""): 100}
     for _ in range(10):
-        rates.arrived(node)
-        assert rates.refused((0, ""), "10.0.0.1", node) == 0
+        rates.count_connection(node)
+        assert rates.close_after_ms((0, ""), "10.0.0.1", node) == 0
     for _ in range(50):
-        rates.arrived(node)
-        assert rates.refused((0, ""), "::ffff:10.0.0.1", node) > 0
-    assert rates.refused((0, ""), "10.0.0.2", node) == 0
+        rates.count_connection(node)
+        assert rates.close_after_ms((0, ""), "::ffff:10.0.0.1", node) > 0
+    assert rates.close_after_ms((0, ""), "10.0.0.2", node) == 0
     assert [(where, rate) for where, _, rate in rates.arrivals()] == [((0, ""), 1)]
     assert [(node, host) for node, host, _ in rates.rates()] == [(0, "10.0.0.1")]
     time.ms += 12_000
-    assert rates.refused((0, ""), "10.0.0.1", node) == 0
+    assert rates.close_after_ms((0, ""), "10.0.0.1", node) == 0

@@ -26,7 +26,7 @@ def test_values_come_bucket_by_bucket_whatever_the_order_in_which_they_were_set(
     for keys in combinations(KEYS, count):
         found = set()
         for order in permutations(keys):
-            entry = _entry(Entity.of({"user": "u"}), dict.fromkeys(order, 1.0))
+            entry = _entry(Entity.from_parts({"user": "u"}), dict.fromkeys(order, 1.0))
             found.add(tuple(value.key for value in entry.values))
         (listed,) = found
         places = [bucket(key, buckets) for key in listed]

@@ -13,7 +13,7 @@ from ottla.server.quotas.table import entries_of, read_entries
 from ottla.server.quotas.validation import Alteration, alter, is_literal_address
 from support.noted import each_case
 
-ALICE = Entity.of({"user": "alice"})
+ALICE = Entity.from_parts({"user": "alice"})
 BOUNDS: list[tuple[dict[str, str | None], str, float, str | None]] = [
     ({"user": "alice"}, "producer_byte_rate", 1.0, None),
     ({"user": "alice"}, "producer_byte_rate", 2.0**63, None),
@@ -63,14 +63,14 @@ BOUNDS: list[tuple[dict[str, str | None], str, float, str | None]] = [
 
 @each_case("entity, key, value, problem", BOUNDS)
 def test_a_value_is_set_or_refused(entity: dict[str, str | None], key: str, value: float, problem: str | None) -> None:
-    of = Entity.of(entity)
+    of = Entity.from_parts(entity)
     outcomes, changed = alter({}, [Alteration(of, [(key, value)])], is_literal_address)
     assert outcomes == {of: problem}
     assert changed == ({of: {key: value}} if problem is None else {})
 
 
 def test_an_entity_that_is_named_twice_is_refused_after_its_first_alteration() -> None:
-    both = Entity.of({"user": "alice", "client-id": None})
+    both = Entity.from_parts({"user": "alice", "client-id": None})
     first, second = Alteration(both, [("request_percentage", 5.0)]), Alteration(both, [("request_percentage", 6.0)])
     outcomes, changed = alter({}, [first, second], is_literal_address)
     assert outcomes == {both: "Ignoring duplicate entity ClientQuotaEntity(entries={client-id=null, user=alice})"}
@@ -96,10 +96,10 @@ FILTERS: list[tuple[list[Component], bool, list[str]]] = [
 ]
 ENTITIES = [
     ALICE,
-    Entity.of({"user": None}),
-    Entity.of({"user": "alice", "client-id": "app"}),
-    Entity.of({"client-id": "app"}),
-    Entity.of({"ip": "::1"}),
+    Entity.from_parts({"user": None}),
+    Entity.from_parts({"user": "alice", "client-id": "app"}),
+    Entity.from_parts({"client-id": "app"}),
+    Entity.from_parts({"ip": "::1"}),
 ]
 
 
@@ -143,16 +143,20 @@ LEVELS: list[tuple[dict[str, str | None], Sharing]] = [
 
 @pytest.mark.parametrize("first", range(len(LEVELS)))
 def test_the_strongest_level_that_has_a_quota_holds(first: int) -> None:
-    limits = QuotaLimits((Entity.of(entity), at + 1.0) for at, (entity, _) in enumerate(LEVELS) if at >= first)
+    limits = QuotaLimits((Entity.from_parts(entity), at + 1.0) for at, (entity, _) in enumerate(LEVELS) if at >= first)
     found = limits.find("alice", "app")
     assert found is not None
-    assert (found.bound, found.sharing, found.entity) == (first + 1.0, LEVELS[first][1], Entity.of(LEVELS[first][0]))
+    assert (found.bound, found.sharing, found.entity) == (
+        first + 1.0,
+        LEVELS[first][1],
+        Entity.from_parts(LEVELS[first][0]),
+    )
     assert QuotaLimits([]).find("alice", "app") is None
 
 
 def test_a_client_without_id_falls_under_quotas_of_users_alone() -> None:
-    assert QuotaLimits([(Entity.of({"client-id": None}), 1.0)]).find("alice", "") is None
-    both = Entity.of({"user": "alice", "client-id": None})
+    assert QuotaLimits([(Entity.from_parts({"client-id": None}), 1.0)]).find("alice", "") is None
+    both = Entity.from_parts({"user": "alice", "client-id": None})
     for quotas in ([(ALICE, 1.0)], [(ALICE, 1.0), (both, 2.0)]):
         found = QuotaLimits(quotas).find("alice", "")
         assert found is not None and found.sharing == Sharing("alice", "") and found.bound == 1.0
@@ -165,13 +169,13 @@ def test_a_quota_that_is_no_number_limits_nobody(bound: float) -> None:
 
 def test_entries_of_the_catalog_are_read_back() -> None:
     quotas = {entity: {"producer_byte_rate": 5.0} for entity in ENTITIES[:4]}
-    quotas[Entity.of({"ip": "here"})] = {"connection_creation_rate": 3.0}
-    quotas[Entity.of({"user": "a&b=c", "client-id": None})] = {"request_percentage": 0.5}
+    quotas[Entity.from_parts({"ip": "here"})] = {"connection_creation_rate": 3.0}
+    quotas[Entity.from_parts({"user": "a&b=c", "client-id": None})] = {"request_percentage": 0.5}
     entries = entries_of(quotas, {"here": "127.0.0.1"})
     assert len(entries) == len(quotas)
     holding, problems = read_entries({key: facts for key, facts in entries.items() if facts is not None})
     assert (holding.quotas, problems) == (quotas, [])
-    assert holding.addresses == {"here": "127.0.0.1"} and holding.of_addresses.of("127.0.0.1") == 3
+    assert holding.addresses == {"here": "127.0.0.1"} and holding.of_addresses.bound_of("127.0.0.1") == 3
     assert entries_of({ALICE: {}}, {}) == {"user=alice": None}
 
 
@@ -191,16 +195,16 @@ def test_an_entry_that_is_none_is_told_in_a_line(facts: dict[str, object]) -> No
         {"k": facts, "user=bob": {"entity": {"user": "bob"}, "quotas": {"request_percentage": 1}}}
     )
     assert problem.startswith("stored quotas ignored: k: ") and "\n" not in problem
-    assert list(holding.quotas) == [Entity.of({"user": "bob"})]
+    assert list(holding.quotas) == [Entity.from_parts({"user": "bob"})]
 
 
 def test_facts_say_what_was_set() -> None:
     entity, values = read_facts({"entity": {"user": None}, "quotas": {"request_percentage": 5}})
-    assert (entity, values) == (Entity.of({"user": None}), {"request_percentage": 5.0})
+    assert (entity, values) == (Entity.from_parts({"user": None}), {"request_percentage": 5.0})
 
 
 @pytest.mark.parametrize(
-    "entity", [*ENTITIES, Entity.of({"user": "a,b=c", "client-id": None}), Entity.of({"ip": None})]
+    "entity", [*ENTITIES, Entity.from_parts({"user": "a,b=c", "client-id": None}), Entity.from_parts({"ip": None})]
 )
 def test_an_entity_is_read_as_it_is_written(entity: Entity) -> None:
     assert parse(str(entity)) == entity
@@ -225,6 +229,6 @@ ODD_NAMES: list[dict[str, str | None]] = [
 
 
 def test_no_two_entities_have_one_text_and_each_text_is_read_as_its_entity() -> None:
-    entities = [Entity.of(names) for names in ODD_NAMES]
+    entities = [Entity.from_parts(names) for names in ODD_NAMES]
     assert [parse(str(entity)) for entity in entities] == entities
     assert len({str(entity) for entity in entities}) == len(entities)

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from ottla.server.runtime.log_rate_limit import TOLD_MAX, LogRateLimiter, tell_of_hidden
+from ottla.server.runtime.log_rate_limit import TOLD_MAX, LogRateLimiter, report_hidden
 
 
 def test_so_many_lines_a_second_are_told_and_how_many_there_were_beyond_them(caplog: pytest.LogCaptureFixture) -> None:
@@ -14,11 +14,11 @@ def test_so_many_lines_a_second_are_told_and_how_many_there_were_beyond_them(cap
     caplog.set_level(logging.DEBUG, "ottla.flood")
     lines = LogRateLimiter(logging.getLogger("ottla.flood"), lambda: now_s)
     for number in range(TOLD_MAX + 3):
-        lines.tell(logging.INFO, "line %d", number)
+        lines.log(logging.INFO, "line %d", number)
     now_s = 101.0
-    lines.tell(logging.WARNING, "another")
+    lines.log(logging.WARNING, "another")
     now_s = 102.5
-    lines.tell(logging.WARNING, "one more")
+    lines.log(logging.WARNING, "one more")
     told = [record.message for record in caplog.records if record.levelno > logging.DEBUG]
     assert told == [
         *(f"line {number}" for number in range(TOLD_MAX)),
@@ -44,18 +44,18 @@ def test_how_many_were_hidden_is_told_when_their_second_is_over_or_the_broker_en
         return found
 
     for _ in range(TOLD_MAX + 3):
-        one.tell(logging.WARNING, "line")
-    tell_of_hidden()
+        one.log(logging.WARNING, "line")
+    report_hidden()
     assert told() == []
     now_s = 101.0
     for _ in range(TOLD_MAX + 1):
-        other.tell(logging.INFO, "line")
-    tell_of_hidden()
+        other.log(logging.INFO, "line")
+    report_hidden()
     assert told() == [(logging.WARNING, "3 more similar lines")]
-    tell_of_hidden()
+    report_hidden()
     assert told() == []
-    tell_of_hidden(at_end=True)
+    report_hidden(at_end=True)
     assert told() == [(logging.INFO, "1 more similar lines")]
-    one.tell(logging.INFO, "line")
-    tell_of_hidden(at_end=True)
+    one.log(logging.INFO, "line")
+    report_hidden(at_end=True)
     assert told() == []

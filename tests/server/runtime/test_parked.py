@@ -142,7 +142,7 @@ async def test_of_many_fetches_that_an_append_wakes_few_go_on_in_a_pass(
                 await trio.lowlevel.checkpoint()
             before = passes.count
             log.append(memoryview(batch(("k", "v"))), now_ms=broker.clock.now_ms())
-            broker.waits.moved(log)
+            broker.waits.notify_moved(log)
     assert len(looks) == MANY
     # The counting task may run before or after them.
     assert max(looks.count(number) for number in looks) <= 2 * awake_max

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.server.config.broker_config import BrokerConfig
 from ottla.server.config.group_configs import check_group_configs
 from ottla.server.config.options.group_options import ShareReset, read_reset
-from ottla.server.sharing.beginning import share_group_config
+from ottla.server.sharing.loading import share_group_config
 from support.noted import each_case
 
 DAY_MS = 86_400_000

@@ -16,7 +16,7 @@ from ottla.server.sharing.acknowledging import (
     Acknowledgement,
     acknowledge,
 )
-from ottla.server.sharing.acquiring import Acquired, AcquireWish, OffsetRange, acquire
+from ottla.server.sharing.acquiring import Acquired, AcquireRequest, OffsetRange, acquire
 from ottla.server.sharing.in_flight import State
 from ottla.server.sharing.share_partition import ShareLimits, SharePartition, Update
 from ottla.server.sharing.state_batches import ShareStateBatch
@@ -24,12 +24,12 @@ from support.noted import each_case
 
 ALL = 10_000
 LOCK_MS = 30_000
-ANY = AcquireWish("a", max_records=500, batch_size=500)
+ANY = AcquireRequest("a", max_records=500, batch_size=500)
 AVAILABLE, ACKNOWLEDGED, ARCHIVED = State.AVAILABLE, State.ACKNOWLEDGED, State.ARCHIVED
 
 
 def with_records(
-    *batches: tuple[int, int], limits: ShareLimits | None = None, wish: AcquireWish = ANY
+    *batches: tuple[int, int], limits: ShareLimits | None = None, wish: AcquireRequest = ANY
 ) -> SharePartition:
     """Return a partition of which these batches are acquired, one by one."""
     partition = SharePartition(batches[0][0], limits or ShareLimits())
@@ -39,7 +39,7 @@ def with_records(
 
 
 def take(
-    partition: SharePartition, first: int, last: int, *, wish: AcquireWish = ANY, now_ms: int = 0
+    partition: SharePartition, first: int, last: int, *, wish: AcquireRequest = ANY, now_ms: int = 0
 ) -> list[Acquired]:
     """Acquire from a log with one batch."""
     return acquire(partition, wish, partition.next_fetch_offset(), [OffsetRange(first, last)], now_ms)
@@ -112,7 +112,7 @@ REFUSED: dict[str, tuple[list[Acknowledgement], ErrorCode]] = {
 @each_case("said, code", REFUSED.values(), ids=REFUSED)
 def test_what_cannot_be_acknowledged_changes_nothing(said: list[Acknowledgement], code: ErrorCode) -> None:
     partition = with_records((10, 19), limits=ShareLimits(renews=False))
-    take(partition, 20, 29, wish=AcquireWish("b", 500, 500))
+    take(partition, 20, 29, wish=AcquireRequest("b", 500, 500))
     say(partition, (15, 16, (ACCEPT,)))
     before = runs(partition)
     with pytest.raises(KafkaError) as refused:
@@ -234,17 +234,17 @@ def test_records_that_were_delivered_often_come_in_small_numbers_and_at_last_alo
 def test_a_batch_is_given_whole_unless_a_member_wants_no_more_than_it_says() -> None:
     log = [OffsetRange(0, 9), OffsetRange(10, 19)]
     whole = SharePartition(0, ShareLimits())
-    assert acquire(whole, AcquireWish("a", 3, 500), 0, log, 0) == [Acquired(0, 9, 1)]
+    assert acquire(whole, AcquireRequest("a", 3, 500), 0, log, 0) == [Acquired(0, 9, 1)]
     exact = SharePartition(0, ShareLimits())
-    assert acquire(exact, AcquireWish("a", 3, 500, is_record_limit=True), 0, log, 0) == [Acquired(0, 2, 1)]
+    assert acquire(exact, AcquireRequest("a", 3, 500, is_record_limit=True), 0, log, 0) == [Acquired(0, 2, 1)]
     assert exact.next_fetch_offset() == 3
-    assert acquire(exact, AcquireWish("b", 3, 500, is_record_limit=True), 3, log, 0) == [Acquired(3, 5, 1)]
+    assert acquire(exact, AcquireRequest("b", 3, 500, is_record_limit=True), 3, log, 0) == [Acquired(3, 5, 1)]
 
 
 def test_large_fetches_are_counted_in_batches_that_end_where_the_logs_do() -> None:
     log = [OffsetRange(first, first + 9) for first in range(0, 60, 10)]
     partition = SharePartition(0, ShareLimits())
-    wish = AcquireWish("a", max_records=500, batch_size=15)
+    wish = AcquireRequest("a", max_records=500, batch_size=15)
     assert acquire(partition, wish, 0, log, 0) == [Acquired(0, 19, 1), Acquired(20, 39, 1), Acquired(40, 59, 1)]
 
 
@@ -345,7 +345,7 @@ def test_a_state_that_cannot_be_is_told_of(states: list[ShareStateBatch]) -> Non
 
 def test_ten_million_offsets_cost_what_is_in_flight() -> None:
     partition = with_records(
-        (0, 9_999_999), limits=ShareLimits(in_flight=20_000_000), wish=AcquireWish("a", 20_000_000, 20_000_000)
+        (0, 9_999_999), limits=ShareLimits(in_flight=20_000_000), wish=AcquireRequest("a", 20_000_000, 20_000_000)
     )
     tracemalloc.start()
     try:

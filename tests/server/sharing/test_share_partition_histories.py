@@ -11,7 +11,7 @@ from random import Random
 
 from ottla.protocol.errors import KafkaError
 from ottla.server.sharing.acknowledging import Acknowledgement, acknowledge
-from ottla.server.sharing.acquiring import Acquired, AcquireWish, OffsetRange, acquire
+from ottla.server.sharing.acquiring import Acquired, AcquireRequest, OffsetRange, acquire
 from ottla.server.sharing.in_flight import State
 from ottla.server.sharing.share_partition import ShareLimits, SharePartition, Update
 from ottla.server.sharing.state_batches import ShareStateBatch
@@ -75,13 +75,13 @@ class Life:
         rng = self.rng
         offset = self.partition.next_fetch_offset()
         there = [batch for batch in self.log if batch.last >= offset][: rng.randint(1, 6)]
-        wish = AcquireWish(
+        wish = AcquireRequest(
             rng.choice(MEMBERS), rng.choice((0, 1, 3, 10, 500)), rng.choice((1, 4, 500)), rng.random() < 0.3
         )
         aborted = [batch for batch in there if batch in self.aborted] if rng.random() < 0.5 else []
         self.acquire(wish, there, aborted)
 
-    def acquire(self, wish: AcquireWish, there: list[OffsetRange], aborted: list[OffsetRange]) -> list[Acquired]:
+    def acquire(self, wish: AcquireRequest, there: list[OffsetRange], aborted: list[OffsetRange]) -> list[Acquired]:
         offset = self.partition.next_fetch_offset()
         missing = self.model.missing(wish, offset, there)
         updates: list[Update] = []
@@ -116,7 +116,7 @@ class Life:
             before = partition.start_offset, partition.next_fetch_offset()
             assert partition.has_room() and self.model.has_room(), f"stuck at {before}, the log has {there}"
             some = there[: self.rng.randint(1, 6)]
-            wish = AcquireWish("a", self.rng.choice((1, 3, 500)), self.rng.choice((1, 500)), self.rng.random() < 0.3)
+            wish = AcquireRequest("a", self.rng.choice((1, 3, 500)), self.rng.choice((1, 500)), self.rng.random() < 0.3)
             got = self.acquire(wish, some, [batch for batch in some if is_committed and batch in self.aborted])
             assert got or (partition.start_offset, partition.next_fetch_offset()) > before, f"stuck at {before}"
             said = [Acknowledgement(one.first_offset, one.last_offset, (1,)) for one in got]

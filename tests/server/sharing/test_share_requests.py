@@ -29,7 +29,7 @@ from ottla.protocol.messages.share_fetch import AcknowledgementBatch, ShareFetch
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.records import batches
 from ottla.server.config.features import UpgradeType
-from ottla.server.services.share_keeper import ShareKeeper
+from ottla.server.services.share_persister import SharePersister
 from ottla.server.sharing.in_flight import State
 from ottla.server.sharing.share_records import SharePartitionKey
 from ottla.server.sharing.share_sessions import FINAL_EPOCH
@@ -150,7 +150,7 @@ class Queue:
 
         async def initialize() -> None:
             states = self.broker.inner.services.coordinators.share_states
-            assert not await ShareKeeper(states).initialize(group, 0, {self.topic_id: {partition: offset}})
+            assert not await SharePersister(states).initialize(group, 0, {self.topic_id: {partition: offset}})
 
         self.broker.run(initialize)
 
@@ -421,7 +421,7 @@ def test_offsets_that_were_compacted_away_count_as_those_of_records(queue: Queue
 
     async def initialize() -> None:
         states = queue.broker.inner.services.coordinators.share_states
-        assert not await ShareKeeper(states).initialize("g", 0, {topic_id: {0: 0}})
+        assert not await SharePersister(states).initialize("g", 0, {topic_id: {0: 0}})
 
     queue.broker.run(initialize)
     with Member(queue.broker, "a", topic_id) as a:
@@ -540,8 +540,8 @@ def test_a_state_that_begins_anew_in_the_same_epoch_takes_nothing_of_what_there_
     with queue.member() as a:
         assert a.fetch() == [(0, 3, 1)]
         if is_forgotten:
-            keeper = ShareKeeper(queue.broker.inner.services.coordinators.share_states)
-            queue.broker.run(lambda: keeper.delete("g", {queue.topic_id: frozenset({0})}))
+            persister = SharePersister(queue.broker.inner.services.coordinators.share_states)
+            queue.broker.run(lambda: persister.delete("g", {queue.topic_id: frozenset({0})}))
         queue.begin("g", 0, 2)
         assert a.acknowledge((0, 3, ACCEPT)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert a.fetch(max_wait_ms=FIRST_WAIT_MS) == [(2, 3, 1)]

@@ -98,11 +98,11 @@ def test_who_begins_anew_takes_his_own_place() -> None:
 def test_what_is_new_is_told_of_once_and_an_error_twice() -> None:
     session = fetch(ShareSessions(1), 0, ONE)
     nothing = {"has_records": False, "has_error": False}
-    assert not session.must_tell(ONE, **nothing)
-    assert session.must_tell(ONE, has_records=True, has_error=False)
-    assert session.must_tell(ONE, has_records=False, has_error=True)
-    assert session.must_tell(ONE, **nothing) and not session.must_tell(ONE, **nothing)
-    assert session.must_tell(TWO, **nothing), "it was asked for, and is not in the session"
+    assert not session.needs_row(ONE, **nothing)
+    assert session.needs_row(ONE, has_records=True, has_error=False)
+    assert session.needs_row(ONE, has_records=False, has_error=True)
+    assert session.needs_row(ONE, **nothing) and not session.needs_row(ONE, **nothing)
+    assert session.needs_row(TWO, **nothing), "it was asked for, and is not in the session"
 
 
 def test_partitions_that_join_a_session_are_told_of() -> None:

@@ -14,7 +14,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.coordination.shard import ShardState
 from ottla.server.partitions.internal_topics import SHARE_STATE_TOPIC
 from ottla.server.runtime.clock import Clock
-from ottla.server.services.share_keeper import ShareKeeper
+from ottla.server.services.share_persister import SharePersister
 from ottla.server.sharing.share_records import SharePartitionKey
 from ottla.server.sharing.share_states import ShareState, WrittenState
 from ottla.server.sharing.state_batches import ShareStateBatch
@@ -298,7 +298,7 @@ async def test_a_broker_that_starts_again_goes_on_where_it_was(tmp_path: Path, f
     async with serving(tmp_path, OsFiles(), **options) as served:
         states = served.broker.services.coordinators.share_states
         one = await topic_key(served)
-        assert not await ShareKeeper(states).initialize(one.group_id, 0, {one.topic_id: {one.partition: 5}})
+        assert not await SharePersister(states).initialize(one.group_id, 0, {one.topic_id: {one.partition: 5}})
         states.write(one, WrittenState(0, 3, 5, 5, (batch,)))
         await states.settled(one)
         log_config = served.broker.services.topics.partition(SHARE_STATE_TOPIC, 0).log.config
@@ -313,7 +313,7 @@ async def test_the_log_is_pruned_by_time_that_is_moved_and_the_deleted_topic_lea
     async with serving(tmp_path, OsFiles(), clock, share_coordinator_state_topic_num_partitions="1") as served:
         states = served.broker.services.coordinators.share_states
         one = await topic_key(served)
-        assert not await ShareKeeper(states).initialize(one.group_id, 0, {one.topic_id: {one.partition: 0}})
+        assert not await SharePersister(states).initialize(one.group_id, 0, {one.topic_id: {one.partition: 0}})
         for at in range(600):
             states.write(one, WrittenState(0, 0, at, 0, (ShareStateBatch(at, at, ACKNOWLEDGED, 1),)))
         log = served.broker.services.topics.partition(SHARE_STATE_TOPIC, 0).log

@@ -167,6 +167,6 @@ def test_what_is_no_key_of_a_share_partition_has_no_coordinator(coordinated: Coo
 
 def test_its_coordinator_is_found_whatever_its_group_is_called(coordinated: Coordinated) -> None:
     assert coordinated.find(0).error_code == 0
-    assert SharePartitionKey.of_text("a:b:AAECAwQFBgcICQoLDA0ODw:+7:") == ("a:b", bytes(range(16)), 7)
+    assert SharePartitionKey.from_text("a:b:AAECAwQFBgcICQoLDA0ODw:+7:") == ("a:b", bytes(range(16)), 7)
     old = coordinated.client.ask(FindCoordinatorRequest(key_type=2, coordinator_keys=("g",)), version=5)
     assert old.coordinators[0].error_code == ErrorCode.INVALID_REQUEST

@@ -25,11 +25,11 @@ from ottla.server.handlers import share_fetch
 from ottla.server.handlers.share_sessions import TYPES_AT_ONCE
 from ottla.server.network.dispatcher import finished
 from ottla.server.runtime.time_slices import TimeSlice, passes, run_cooperatively
-from ottla.server.services.share_keeper import ShareKeeper
+from ottla.server.services.share_persister import SharePersister
 from ottla.server.sharing import leaders, share_sessions
 from ottla.server.sharing.acknowledging import ACCEPT, RENEW
-from ottla.server.sharing.beginning import Beginning, Led
 from ottla.server.sharing.leaders import Visitor
+from ottla.server.sharing.loading import LeadSharePartition, ShareStateLoader
 from ottla.server.sharing.share_records import SharePartitionKey
 from ottla.server.sharing.share_sessions import FINAL_EPOCH, FULL_EPOCH, SessionKey, SharedPartition
 from ottla.storage.disk.os_files import OsFiles
@@ -50,7 +50,7 @@ GROUPS = ("g", "h", "i", "j")
 async def begin_state(broker: Broker, group: str, topic_id: bytes) -> SharePartitionKey:
     """Give the group partition 0 of the topic from its beginning."""
     key = SharePartitionKey(group, topic_id, 0)
-    assert not await ShareKeeper(broker.services.coordinators.share_states).initialize(group, 0, {topic_id: {0: 0}})
+    assert not await SharePersister(broker.services.coordinators.share_states).initialize(group, 0, {topic_id: {0: 0}})
     return key
 
 
@@ -287,13 +287,13 @@ async def test_what_a_first_fetch_names_is_begun_some_in_a_pass(
 ) -> None:
     monkeypatch.setattr(leaders, "BEGUN_AT_ONCE", 2)
     begun: list[int] = []
-    begin = Beginning.begin
+    begin = ShareStateLoader.begin
 
-    async def noted(self: Beginning, led: Led) -> None:
+    async def noted(self: ShareStateLoader, led: LeadSharePartition) -> None:
         begun.append(passes())
         await begin(self, led)
 
-    monkeypatch.setattr(Beginning, "begin", noted)
+    monkeypatch.setattr(ShareStateLoader, "begin", noted)
     async with serving(tmp_path, OsFiles(), log_cleaner_enable="false") as served:
         broker = served.broker
         await served.ask(create_topic, "t", partitions=9)
@@ -301,7 +301,7 @@ async def test_what_a_first_fetch_names_is_begun_some_in_a_pass(
         assert topic is not None
         await broker.services.coordinators.share_states.ensure_topic()
         shares = broker.services.coordinators.share_leaders
-        found = [shares.begun(SharePartitionKey("g", topic.id, one.index), one) for one in topic.partitions]
+        found = [shares.get_or_load(SharePartitionKey("g", topic.id, one.index), one) for one in topic.partitions]
         await trio.testing.wait_all_tasks_blocked()
         assert all(led.share is not None or led.error is not None for led in found)
         assert len(begun) == 9

@@ -63,7 +63,7 @@ def exchange(files: Files, data_dirs: Sequence[str] = ONE, new: dict[str, bytes]
     begun.make()
     for each in begun.staged:
         fill(files, each, NEW if new is None else new)
-    begun.carry_out()
+    begun.apply()
 
 
 def names(files: CrashFiles, data_dir: str) -> set[str]:
@@ -160,7 +160,7 @@ def test_a_disk_that_refuses_any_operation_leaves_one_or_the_other() -> None:
             begun.make()
             for each in begun.staged:
                 fill(files, each, NEW)
-            begun.carry_out()
+            begun.apply()
         except OSError:
             files.refuse = None
             begun.drop()
@@ -186,7 +186,7 @@ def test_a_directory_that_cannot_be_looked_into_is_found_before_the_decision() -
     begun.make()
     files.refuse_reading = refuse
     with pytest.raises(OSError, match="refused"):
-        begun.carry_out()
+        begun.apply()
     files.refuse_reading = None
     begun.drop()
     assert not is_unfinished(files, TWO)
@@ -206,7 +206,7 @@ def test_dropping_one_that_was_decided_drops_nothing() -> None:
         fill(files, each, NEW)
     files.refuse = refuse
     with pytest.raises(OSError, match="refused"):
-        begun.carry_out()
+        begun.apply()
     files.refuse = None
     begun.drop()
     assert is_unfinished(files, TWO)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.storage.data_dirs.inspection import look
+from ottla.storage.data_dirs.inspection import inspect_dirs
 from ottla.storage.data_dirs.manager import LogManager
 from ottla.storage.data_dirs.partition_dirs import assign
 from ottla.storage.data_dirs.relocation import Relocation, RelocationError, valid_end
@@ -359,9 +359,9 @@ def test_without_the_disk_that_a_log_may_have_gone_to_it_is_not_served() -> None
     manager.release()
 
     notes: list[str] = []
-    assigned = assign(files, look(files, ["/d"]), TOPICS, notes.append, failed=["/e"])
+    assigned = assign(files, inspect_dirs(files, ["/d"]), TOPICS, notes.append, failed=["/e"])
     assert assigned.undecided == {A: "/e"}
-    assigned.carry_out(files, random.Random(0), notes.append)
+    assigned.apply(files, random.Random(0), notes.append)
     assert notes == [
         ("a-0 was moving to or from /e, whose disk has failed and may have newer records; the partition is offline")
     ]
@@ -377,12 +377,12 @@ def test_without_the_disk_that_a_log_came_from_it_is_not_served_before_all_of_it
     manager, log, files = half_moved()
     expected = contents(log)
     manager.release()
-    assert assign(files, look(files, ["/e"]), TOPICS, print, failed=["/d"]).undecided == {A: "/d"}
+    assert assign(files, inspect_dirs(files, ["/e"]), TOPICS, print, failed=["/d"]).undecided == {A: "/d"}
     again = started(files)  # with both disks: the move is decided, and the markers are deleted
     assert contents(again.logs[A]) == expected
     again.release()
     assert not files.exists(f"/e/a-0/{paths.MOVED_FILE}")
-    assert not assign(files, look(files, ["/e"]), TOPICS, print, failed=["/d"]).undecided
+    assert not assign(files, inspect_dirs(files, ["/e"]), TOPICS, print, failed=["/d"]).undecided
 
 
 @pytest.mark.parametrize("ends", ["given up", "killed"])
@@ -400,7 +400,7 @@ def test_a_log_that_stayed_is_served_without_the_disk_that_it_was_about_to_go_to
     else:
         files = files.copy()
         started(files).release()
-    assigned = assign(files, look(files, ["/d"]), TOPICS, print, failed=["/e"])
+    assigned = assign(files, inspect_dirs(files, ["/d"]), TOPICS, print, failed=["/e"])
     assert not assigned.undecided
     assert not files.exists(f"/d/a-0/{paths.MOVING_FILE}")
 

@@ -43,7 +43,7 @@ def the_end_of_a_deletion(log: Log) -> Step:
     log.advance_log_start(log.log_end_offset)
     deletion = log.begin_deletion(0)
     assert deletion is not None
-    deletion.carry_out()
+    deletion.rename_files()
     return lambda: log.end_deletion(deletion, 0)
 
 

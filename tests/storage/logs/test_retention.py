@@ -97,7 +97,7 @@ def test_many_segments_go_in_several_steps(
     log.advance_log_start(1)
     first = log.begin_deletion(OLD_MS + 51)
     assert first is not None and first.has_more == (at_once <= 10)
-    first.carry_out()
+    first.rename_files()
     log.end_deletion(first, 0)
     assert len(first.renamed) == min(at_once, 10)
     assert delete_old_segments(log, OLD_MS + 51, 0) == max(0, 10 - at_once)

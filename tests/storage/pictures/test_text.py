@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.storage.cleaning.eligibility import Waits
+from ottla.storage.cleaning.eligibility import BlockedReason
 from ottla.storage.cleaning.progress import Phase
 from ottla.storage.pictures.log_picture import GroupPicture, Part
 from ottla.storage.pictures.passes import pass_of
@@ -50,8 +50,8 @@ def test_a_pass_moves_through_the_bar() -> None:
 def test_the_state_is_a_few_words() -> None:
     log = picture(*LOG)
     assert state(log) == "50 % dirty, eligible"
-    assert state(replace(log, waits_for=Waits.ACTIVE_SEGMENT)) == "50 % dirty, not eligible: active segment"
-    assert state(replace(log, waits_for=Waits.ALL_CLEAN)) == "all clean"
+    assert state(replace(log, waits_for=BlockedReason.ACTIVE_SEGMENT)) == "50 % dirty, not eligible: active segment"
+    assert state(replace(log, waits_for=BlockedReason.ALL_CLEAN)) == "all clean"
     assert state(replace(log, cleanup_policy=("delete",))) == "not compacted"
     assert state(replace(log, running=running(Phase.MAP))) == "a pass is reading keys: 79 %"
 

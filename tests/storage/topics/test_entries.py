@@ -35,18 +35,18 @@ def test_they_are_what_a_sorted_dict_is(steps: list[dict[str, dict[str, int] | N
             assert all(0 < len(each) <= chunk for each in found.chunks)
             pairs = zip(found.chunks, found.chunks[1:], strict=False)
             assert all(len(one) + len(next_one) > chunk // 2 for one, next_one in pairs)
-            assert found == model == Entries.of(model)
+            assert found == model == Entries.from_mapping(model)
             assert ("abc" in found) is ("abc" in model)
 
 
 def test_what_is_not_there_is_a_key_error() -> None:
-    for entries in (Entries(), Entries.of(many(3))):
+    for entries in (Entries(), Entries.from_mapping(many(3))):
         with pytest.raises(KeyError):
             entries["zzz"]
 
 
 def test_a_change_of_one_leaves_all_others_the_objects_that_they_were() -> None:
-    before = Entries.of(many(10_000))
+    before = Entries.from_mapping(many(10_000))
     for change in ({"005000": {"n": 0}}, {"005000x": {"n": 0}}, {"005000": None}):
         after = before.with_changes(change)
         assert len(set(map(id, after.chunks)) - set(map(id, before.chunks))) <= 2
@@ -54,7 +54,7 @@ def test_a_change_of_one_leaves_all_others_the_objects_that_they_were() -> None:
 
 def test_a_file_with_one_entry_more_is_put_together_of_what_was_said_before() -> None:
     texts: Texts = {}
-    before = Entries.of(many(10_000))
+    before = Entries.from_mapping(many(10_000))
     assert list(encode_in_pieces(CatalogState("c", sections={"acls": before}), texts))
     kept = dict(texts["acls"])
     after = CatalogState("c", sections={"acls": before.with_changes({"5x": {"n": 1}})})
@@ -65,7 +65,7 @@ def test_a_file_with_one_entry_more_is_put_together_of_what_was_said_before() ->
 @pytest.mark.parametrize(
     "work",
     [
-        lambda entries: Entries.of(many(len(entries))),
+        lambda entries: Entries.from_mapping(many(len(entries))),
         lambda entries: entries.with_changes(dict.fromkeys(entries)),
         lambda entries: entries.with_changes({f"{key}x": {} for key in entries}),
         lambda entries: list(encode_in_pieces(CatalogState("c", sections={"acls": entries}), {})),
@@ -76,7 +76,7 @@ def test_no_call_of_c_goes_over_them_all(work: Callable[[Entries], object]) -> N
     """Between two calls of Python another thread may run; a C call over all entries would take longer the more there are."""
     calls = []
     for count in (5 * CHUNK, 50 * CHUNK):
-        entries, made = Entries.of(many(count)), [0]
+        entries, made = Entries.from_mapping(many(count)), [0]
 
         def note(_frame: FrameType, event: str, _argument: object, made: list[int] = made) -> None:
             made[0] += event == "call"

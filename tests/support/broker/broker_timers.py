@@ -120,7 +120,7 @@ async def lease(served: Served, data: Path, nursery: trio.Nursery) -> IsOver:
     await fill(served, cleanup_policy="compact")
     leases = served.broker.leases
     await leases.pause(T_0, MINUTE_MS)
-    return at_rest(lambda: leases.of(T_0) is None)
+    return at_rest(lambda: leases.get(T_0) is None)
 
 
 async def cleaner_back_off(served: Served, data: Path, nursery: trio.Nursery) -> IsOver:

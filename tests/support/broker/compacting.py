@@ -17,7 +17,7 @@ from ottla.protocol.records import Record, RecordBatch, batches
 from ottla.server.broker.broker import Broker
 from ottla.server.client.connection import Client
 from ottla.server.config.resources import ConfigResourceType
-from ottla.storage.cleaning.eligibility import Waits
+from ottla.storage.cleaning.eligibility import BlockedReason
 from support.broker.background_jobs import TRIES
 from support.broker.conversation import create_topic, fetch
 from support.logs.batches import ABORT
@@ -56,7 +56,7 @@ async def _came_to_rest(broker: Broker) -> bool:
     clock, manager = broker.clock, broker.services.cleaning.manager
     for _ in range(TRIES):
         found = manager.eligibility(list(broker.services.logs.logs.values()), clock.now_ms())
-        if not any(each.eligible or each.waits_for is Waits.HELD for each in found):
+        if not any(each.eligible or each.waits_for is BlockedReason.HELD for each in found):
             return True
         await clock.sleep(1)
     return False

@@ -23,7 +23,7 @@ import trio.testing
 
 from ottla.protocol.connection import encode_request, encode_response, parse_request
 from ottla.server.broker.broker import Broker, nodes_of
-from ottla.server.broker.run import alive
+from ottla.server.broker.run import run_broker
 from ottla.server.client.connection import api_of
 from ottla.server.cluster.nodes import close_all
 from ottla.server.config.static_config import static_config
@@ -128,7 +128,7 @@ async def running(
         try:
             for node in played:
                 node.bind(broker.config.current.listen_backlog)
-            async with alive(broker):  # one run, which does not end with its data directories
+            async with run_broker(broker):  # one run, which does not end with its data directories
                 yield broker, InProcessClient(broker)
         finally:
             close_all(played)

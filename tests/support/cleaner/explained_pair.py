@@ -23,7 +23,7 @@ from ottla.storage.cleaning.dirtiness import (
 from ottla.storage.cleaning.dry_run import dry_run, forced_in_pieces
 from ottla.storage.cleaning.eligibility import Eligibility, assess_in_pieces
 from ottla.storage.cleaning.key_history import KeyHistory, KeySearch
-from ottla.storage.cleaning.outlook import Move, Way
+from ottla.storage.cleaning.outlook import RemedyAction, RemedyPlan
 from ottla.storage.filter.offset_map import BYTES_PER_SLOT
 from ottla.storage.logs.log import Log
 from ottla.storage.steps import Steps, to_the_end
@@ -76,19 +76,19 @@ class ExplainedPair(Pair):
         if exactly and at_ms > self.now_ms:
             assert not model.dirtiness(first_dirty, at_ms - 1).is_due
 
-    def _assert_way(self, way: Way, first_dirty: int) -> None:
+    def _assert_way(self, way: RemedyPlan, first_dirty: int) -> None:
         model = deepcopy(self.model)
-        if Move.COMPACT_POLICY in way.moves:
+        if RemedyAction.COMPACT_POLICY in way.moves:
             model.config = replace(model.config, cleanup_policy=("compact",))
-        if Move.NO_MIN_LAG in way.moves:
+        if RemedyAction.NO_MIN_LAG in way.moves:
             model.config = replace(model.config, min_compaction_lag_ms=0)
-        if Move.LOWER_RATIO in way.moves:
+        if RemedyAction.LOWER_RATIO in way.moves:
             assert way.min_cleanable_dirty_ratio is not None
             assert way.min_cleanable_dirty_ratio < model.config.min_cleanable_dirty_ratio
             model.config = replace(model.config, min_cleanable_dirty_ratio=way.min_cleanable_dirty_ratio)
-        if Move.ROLL in way.moves:
+        if RemedyAction.ROLL in way.moves:
             model.roll(self.now_ms)  # before the markers, which are young
-        if Move.END_TRANSACTIONS in way.moves:
+        if RemedyAction.END_TRANSACTIONS in way.moves:
             for producer in tuple(model.open_txns):
                 model.end_txn(
                     producer,
@@ -100,7 +100,7 @@ class ExplainedPair(Pair):
                     is_index_full=False,
                 )
         # Markers may fill a segment of a few hundred bytes, and so be more than was needed.
-        exactly = Move.END_TRANSACTIONS not in way.moves and Move.LOWER_RATIO not in way.moves
+        exactly = RemedyAction.END_TRANSACTIONS not in way.moves and RemedyAction.LOWER_RATIO not in way.moves
         self._assert_time(model, way.eligible_at_ms or self.now_ms, first_dirty, exactly=exactly)
         self.met[f"a way: {', '.join(way.moves)}"] += 1
 

@@ -28,7 +28,7 @@ from ottla.server.groups.classic.protocol import Caller
 from ottla.server.groups.coordinator import GroupCoordinator
 from ottla.server.groups.offset_commits import Fetched, TopicCommit
 from ottla.server.groups.offset_table import Place
-from ottla.server.groups.share.protocol import StatesToBegin
+from ottla.server.groups.share.protocol import StatesToInitialize
 from support.groups.settings import group_settings
 
 Answer = TypeVar("Answer")
@@ -207,7 +207,7 @@ class Groups:
         self.elapsed_ms = elapsed_ms
         self._wall_ahead_ms = wall_ahead_ms
         self.wakes = 0
-        self.wishes: list[StatesToBegin] = []
+        self.wishes: list[StatesToInitialize] = []
         """Requested states of share partitions; see `support.groups.share_groups`."""
         self.is_over: IsOver = never
         """Whether the coordinator's time slice is over, while due work is left. Then, and at the end, `between` is called."""

@@ -15,9 +15,9 @@ _CONFIG = _STATIC.node(_STATIC.node_ids[0])
 
 def group_settings(**changes: Any) -> GroupSettings:
     """Return the settings of groups."""
-    return replace(GroupSettings.of(_CONFIG), **changes)
+    return replace(GroupSettings.from_config(_CONFIG), **changes)
 
 
 def transaction_settings(**changes: Any) -> TransactionSettings:
     """Return the settings of transactions."""
-    return replace(TransactionSettings.of(_CONFIG), **changes)
+    return replace(TransactionSettings.from_config(_CONFIG), **changes)

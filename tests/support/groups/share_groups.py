@@ -17,7 +17,7 @@ from ottla.server.coordination.jobs import never, to_the_end
 from ottla.server.groups.classic.protocol import Caller
 from ottla.server.groups.share.flows import ShareFlows
 from ottla.server.groups.share.group import ShareGroup
-from ottla.server.groups.share.protocol import StatesToBegin
+from ottla.server.groups.share.protocol import StatesToInitialize
 from ottla.server.groups.share.states import Offsets, Refusals, SharePlace, StateSummary, Topics
 from support.groups.consumer_groups import raised
 from support.groups.groups import FakeTopics, Groups, MemoryStore
@@ -27,7 +27,7 @@ SESSION_MS = 45_000
 Answer = TypeVar("Answer")
 
 
-class FakeKeeper:
+class FakePersister:
     """A share coordinator that answers at once.
 
     Attributes:
@@ -94,12 +94,12 @@ class ShareGroups(Groups):
         elapsed_ms: int = 1_000_000,
         wall_ahead_ms: int = 0,
         topics: FakeTopics | None = None,
-        keeper: FakeKeeper | None = None,
+        persister: FakePersister | None = None,
         settings: Mapping[str, Any] | None = None,
         **partition_counts: int,
     ) -> None:
         self.grants = True
-        self.keeper = keeper or FakeKeeper()
+        self.persister = persister or FakePersister()
         self.settings = {"group_share_assignment_interval_ms": 0, **(settings or {})}
         super().__init__(
             store,
@@ -108,7 +108,7 @@ class ShareGroups(Groups):
             topics=topics or FakeTopics(**partition_counts),
             **self.settings,
         )
-        self.flows = ShareFlows(self.coordinator, lambda: self.keeper, lambda: self.now_ms)
+        self.flows = ShareFlows(self.coordinator, lambda: self.persister, lambda: self.now_ms)
 
     def restarted(self, **settings: Any) -> ShareGroups:
         """Return a new coordinator that finds what this one has written; the given settings replace the old ones."""
@@ -117,7 +117,7 @@ class ShareGroups(Groups):
             elapsed_ms=self.elapsed_ms,
             wall_ahead_ms=self._wall_ahead_ms,
             topics=self.topics,
-            keeper=self.keeper,
+            persister=self.persister,
             settings={**self.settings, **settings},
         )
 
@@ -147,7 +147,7 @@ class ShareGroups(Groups):
             self.grant()
         return answer
 
-    def grant(self) -> list[StatesToBegin]:
+    def grant(self) -> list[StatesToInitialize]:
         """Initialize the states that were requested since the last call; return the requests."""
         wishes, self.wishes[:] = list(self.wishes), []
         for wish in wishes:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ottla.storage.data_dirs.inspection import look
+from ottla.storage.data_dirs.inspection import inspect_dirs
 from ottla.storage.data_dirs.manager import LogManager
 from ottla.storage.data_dirs.partition_dirs import assign
 from ottla.storage.data_dirs.relocation import Relocation
@@ -31,7 +31,7 @@ def started(files: CrashFiles, notes: list[str] | None = None) -> LogManager:
     """Start data directories as the broker does."""
     told: list[str] = [] if notes is None else notes
     manager = LogManager(files, DIRS, rng=random.Random(0), note=told.append)
-    assign(files, look(files, DIRS), TOPICS, told.append).carry_out(files, random.Random(1), told.append)
+    assign(files, inspect_dirs(files, DIRS), TOPICS, told.append).apply(files, random.Random(1), told.append)
     manager.load(0, 0, config_for=lambda each: CONFIG if each == A else None)
     return manager
 

@@ -14,7 +14,7 @@ import trio.testing
 from ottla.protocol.errors import KafkaError
 from ottla.server.coordination.shard import ShardState
 from ottla.server.partitions.internal_topics import SHARE_STATE_TOPIC
-from ottla.server.services.share_keeper import ShareKeeper
+from ottla.server.services.share_persister import SharePersister
 from ottla.server.sharing.share_records import SharePartitionKey
 from ottla.server.sharing.share_states import ShareState, WrittenState
 from ottla.server.sharing.state_batches import ShareStateBatch
@@ -49,13 +49,13 @@ class ShareLife(Life):
         return SharePartitionKey(group_id, bytes(16) if there is None else there.id, 0)
 
     @property
-    def keeper(self) -> ShareKeeper:
-        return ShareKeeper(self.broker.services.coordinators.share_states)
+    def persister(self) -> SharePersister:
+        return SharePersister(self.broker.services.coordinators.share_states)
 
     async def begin(self, group_id: str) -> bool:
         async def request() -> None:
             topic_id = self.key(group_id).topic_id
-            for error in (await self.keeper.initialize(group_id, 0, {topic_id: {0: 0}})).values():
+            for error in (await self.persister.initialize(group_id, 0, {topic_id: {0: 0}})).values():
                 raise error
 
         return await self.done(request, {state(group_id): (0, ())})
@@ -74,7 +74,7 @@ class ShareLife(Life):
     async def forget(self, group_id: str) -> bool:
         async def request() -> None:
             topic_id = self.key(group_id).topic_id
-            for error in (await self.keeper.delete(group_id, {topic_id: frozenset({0})})).values():
+            for error in (await self.persister.delete(group_id, {topic_id: frozenset({0})})).values():
                 raise error
 
         return await self.done(request, {state(group_id): None})

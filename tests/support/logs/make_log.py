@@ -96,7 +96,7 @@ def delete_old_segments(log: Log, now_ms: int, elapsed_ms: int) -> int:
     deleted = 0
     while (deletion := log.begin_deletion(now_ms)) is not None:
         try:
-            deletion.carry_out()
+            deletion.rename_files()
         except OSError as error:
             raise log.fail(error) from error
         finally:
@@ -121,7 +121,7 @@ def delete_all(manager: LogManager, topic_partitions: Iterable[TopicPartition], 
     """Delete these partitions, in one thread."""
     pending_deletion = manager.begin_delete(topic_partitions)
     try:
-        pending_deletion.carry_out()
+        pending_deletion.rename_dirs()
     finally:
         manager.end_delete(pending_deletion, elapsed_ms)
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ottla.protocol.errors import ErrorCode
-from ottla.server.sharing.acquiring import Acquired, AcquireWish, OffsetRange
+from ottla.server.sharing.acquiring import Acquired, AcquireRequest, OffsetRange
 from ottla.server.sharing.in_flight import State
 from ottla.server.sharing.share_partition import ShareLimits
 from ottla.server.sharing.state_batches import ShareStateBatch
@@ -85,7 +85,7 @@ class Model:
 
     # Acquiring
 
-    def missing(self, wish: AcquireWish, fetch_offset: int, fetched: Sequence[OffsetRange]) -> dict[int, State]:
+    def missing(self, wish: AcquireRequest, fetch_offset: int, fetched: Sequence[OffsetRange]) -> dict[int, State]:
         """Return the new states of records that the log no longer has, before an acquisition."""
         if wish.max_records <= 0 or not fetched or fetched[-1].last < self.start:
             return {}
@@ -100,7 +100,7 @@ class Model:
 
     def acquire(
         self,
-        wish: AcquireWish,
+        wish: AcquireRequest,
         fetch_offset: int,
         fetched: Sequence[OffsetRange],
         now_ms: int,
@@ -157,7 +157,7 @@ class Model:
     def _again(
         self,
         got: list[Acquired],
-        wish: AcquireWish,
+        wish: AcquireRequest,
         batch: OffsetRange,
         free: list[int],
         limit: int,
@@ -192,7 +192,7 @@ class Model:
     def _new(
         self,
         got: list[Acquired],
-        wish: AcquireWish,
+        wish: AcquireRequest,
         fetched: Sequence[OffsetRange],
         first: int,
         last: int,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import ottla
-from ottla.server.commands.frame.command_line import understand
+from ottla.server.commands.frame.command_line import parse_command_line
 from support.broker.serve_process import command
 from support.commands.command_runs import Ran, run_command
 from support.commands.ended import ended
@@ -65,7 +65,7 @@ def test_explain_says_why_not_and_the_commands_that_it_names_do_it() -> None:
     commands = re.findall(r"^ +(ottla .*)$", text, re.MULTILINE)
     assert "ottla roll orders" in commands and "ottla compact orders --force" in commands
     for line in commands:
-        assert understand(line.split()[1:]).command.name in ("roll", "compact", "advance", "alter")
+        assert parse_command_line(line.split()[1:]).command.name in ("roll", "compact", "advance", "alter")
     assert said("roll orders") == "orders-0: rolled, the active segment starts at 3\n"
     assert said("explain orders").startswith("orders-0: eligible now: ")
     assert said("roll orders") == "orders-0: nothing to roll: the active segment is empty\n"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.server.commands.admin.asking import duration_text, told, words
+from ottla.server.commands.admin.asking import duration_text, field_words, format_value
 from ottla.server.commands.frame.options import duration_ms
 
 
@@ -41,11 +41,11 @@ def test_durations_are_told_in_the_largest_unit_that_says_them(ms: int, text: st
     ],
 )
 def test_a_value_is_told_by_what_its_name_says(name: str, value: Any, shown: Any) -> None:
-    assert told(name, value) == shown
+    assert format_value(name, value) == shown
 
 
 def test_names_of_fields_are_words() -> None:
-    assert [words(name) for name in ("is_frozen", "has_rolled", "now_ms", "log_start_offset")] == [
+    assert [field_words(name) for name in ("is_frozen", "has_rolled", "now_ms", "log_start_offset")] == [
         "frozen",
         "rolled",
         "now",

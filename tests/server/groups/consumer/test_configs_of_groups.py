@@ -27,16 +27,16 @@ def test_a_silent_member_goes_after_its_groups_session_time_out() -> None:
 
 
 def test_other_groups_have_the_brokers_values() -> None:
-    settings = GroupSettings.of(BrokerConfig.from_texts({}))
+    settings = GroupSettings.from_config(BrokerConfig.from_texts({}))
     names = ("assignment.interval.ms", "heartbeat.interval.ms", "session.timeout.ms")
     settings.groups = {"g": GroupConfig({}, {f"consumer.{name}": value for value, name in enumerate(names, 1)})}
     assert (
-        settings.of_group("g", "consumer.assignment.interval.ms"),
-        settings.of_group("g", "consumer.heartbeat.interval.ms"),
+        settings.group_value("g", "consumer.assignment.interval.ms"),
+        settings.group_value("g", "consumer.heartbeat.interval.ms"),
     ) == (1, 2)
-    assert settings.of_group("g", "consumer.session.timeout.ms") == 3
+    assert settings.group_value("g", "consumer.session.timeout.ms") == 3
     assert (
-        settings.of_group("h", "consumer.assignment.interval.ms"),
-        settings.of_group("h", "consumer.heartbeat.interval.ms"),
+        settings.group_value("h", "consumer.assignment.interval.ms"),
+        settings.group_value("h", "consumer.heartbeat.interval.ms"),
     ) == (1_000, 5_000)
-    assert settings.of_group("h", "consumer.session.timeout.ms") == SESSION_MS
+    assert settings.group_value("h", "consumer.session.timeout.ms") == SESSION_MS

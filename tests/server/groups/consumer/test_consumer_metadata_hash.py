@@ -74,50 +74,50 @@ def test_it_is_the_number_that_groups_have_in_the_log() -> None:
 def test_each_topic_is_looked_at_once_however_often_and_in_which_lists_it_is_asked_for() -> None:
     topics = Topics({f"t{number}": (number, [[]] * 100) for number in range(500)})
     hashes, names = MetadataHashes(topics), frozenset(topics.names())
-    hashes.of(names)
+    hashes.hash_of(names)
     less = names - {"t1"}
-    assert calls_of(lambda: hashes.of(less)) < 20
-    assert hashes.of(less) == metadata_hash(less, topics)
+    assert calls_of(lambda: hashes.hash_of(less)) < 20
+    assert hashes.hash_of(less) == metadata_hash(less, topics)
 
 
 def test_those_that_exist_are_told_in_order() -> None:
     hashes = MetadataHashes(Topics({name: (number, [[]]) for number, name in enumerate("dacb")}))
-    assert hashes.existing(frozenset("abcdx"), 3) == ["a", "b", "c"]
+    assert hashes.existing_names(frozenset("abcdx"), 3) == ["a", "b", "c"]
 
 
 def test_other_racks_are_seen_with_the_next_change_of_any_topic() -> None:
     by_name: dict[str, tuple[int, list[list[str]]]] = {"a": (1, [["r1"]]), "b": (2, [["r1"]])}
     topics = Topics(by_name)
     hashes = MetadataHashes(topics)
-    before = hashes.of(frozenset("a"))
+    before = hashes.hash_of(frozenset("a"))
     by_name["a"] = 1, [["r2"]]
     hashes.topics_changed(["b"])
-    assert hashes.of(frozenset("a")) == metadata_hash("a", topics) != before
+    assert hashes.hash_of(frozenset("a")) == metadata_hash("a", topics) != before
 
 
 def test_who_asks_again_for_the_same_topics_is_told_without_a_look_at_them() -> None:
     topics = Topics({f"t{number}": (number, [[]]) for number in range(500)})
     hashes = MetadataHashes(topics)
     names = frozenset(topics.names())
-    assert hashes.of(names) == metadata_hash(names, topics)
+    assert hashes.hash_of(names) == metadata_hash(names, topics)
 
-    assert calls_of(lambda: hashes.of(frozenset(topics.names()))) < 10
+    assert calls_of(lambda: hashes.hash_of(frozenset(topics.names()))) < 10
 
 
 def test_a_change_of_topics_is_seen_by_who_asks_after_it() -> None:
     by_name: dict[str, tuple[int, list[list[str]]]] = {"a": (1, [[]]), "b": (2, [[]])}
     topics = Topics(by_name)
     hashes = MetadataHashes(topics)
-    before = hashes.of(frozenset("ab"))
+    before = hashes.hash_of(frozenset("ab"))
     by_name["b"] = 2, [[], []]
     hashes.topics_changed(["b"])
-    assert hashes.of(frozenset("ab")) == metadata_hash("ab", topics) != before
+    assert hashes.hash_of(frozenset("ab")) == metadata_hash("ab", topics) != before
 
 
 def test_hashes_that_are_kept_are_few() -> None:
     hashes = MetadataHashes(BEFORE)
     for number in range(10 * SUMS_KEPT):
-        hashes.of(frozenset([str(number)]))
+        hashes.hash_of(frozenset([str(number)]))
     assert len(hashes._sums) <= SUMS_KEPT
 
 

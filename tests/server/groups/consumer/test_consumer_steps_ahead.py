@@ -158,7 +158,7 @@ def test_one_piece_of_a_large_step_is_small(monkeypatch: pytest.MonkeyPatch) -> 
     except StopIteration as end:
         prepared = end.value
     assert pieces > 3 * len(names), "of its step, its record, and the answer"
-    monkeypatch.setattr(reconciliation, "telling", None)  # it is not made again
+    monkeypatch.setattr(reconciliation, "make_answer", None)  # it is not made again
     answer = groups.coordinator._consumer.heartbeat(
         groups.coordinator.shard_of("g"), request, CALLER, groups.now_ms, None, prepared
     )

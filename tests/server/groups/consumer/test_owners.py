@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from ottla.server.groups.consumer import group as tables
-from ottla.server.groups.consumer.group import Owners
+from ottla.server.groups.consumer.group import PartitionOwners
 from ottla.server.groups.consumer.member import ConsumerMember
 
 TOPICS = [bytes([number]) * 16 for number in range(4)]
@@ -37,9 +37,9 @@ def expected(members: Mapping[str, ConsumerMember]) -> dict[bytes, dict[int, str
 @pytest.mark.parametrize("seed", range(10))
 def test_the_table_is_that_of_the_members(seed: int, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "AT_ONCE", at_once)
-    chance, table, members = Random(seed), Owners(), {name: ConsumerMember(name) for name in "abc"}
+    chance, table, members = Random(seed), PartitionOwners(), {name: ConsumerMember(name) for name in "abc"}
     everything = {(topic_id, index) for topic_id in TOPICS for index in range(3)}
-    under_way = [table.settling()]
+    under_way = [table.apply_waiting()]
     for _ in range(STEPS):
         before = members[chance.choice("abc")]
         others = {name: one for name, one in members.items() if name != before.member_id}
@@ -51,7 +51,7 @@ def test_the_table_is_that_of_the_members(seed: int, at_once: int, monkeypatch: 
         for _ in range(chance.randint(0, 6)):
             next(chance.choice(under_way), None)
         if chance.random() < 0.3:
-            under_way = [table.settling(), table.settling()]
+            under_way = [table.apply_waiting(), table.apply_waiting()]
         if chance.random() < 0.3:
             assert table.table == expected(members)
     assert table.table == expected(members)
@@ -66,7 +66,7 @@ def test_no_change_waits_for_more_than_one_other(leave: bool, monkeypatch: pytes
     ]
 
     def pieces_left(noted: int) -> int:
-        table = Owners()
+        table = PartitionOwners()
         for member in members if leave else ():
             table.note(ConsumerMember(member.member_id), member)
         assert leave == bool(table.table)
@@ -74,7 +74,7 @@ def test_no_change_waits_for_more_than_one_other(leave: bool, monkeypatch: pytes
             table.note(
                 *((member, ConsumerMember(member.member_id)) if leave else (ConsumerMember(member.member_id), member))
             )
-        return sum(1 for _ in table.settling())
+        return sum(1 for _ in table.apply_waiting())
 
     one = pieces_left(1)
     left = [pieces_left(noted) for noted in range(len(members) + 1)]

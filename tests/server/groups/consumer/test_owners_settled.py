@@ -28,7 +28,7 @@ def test_changes_of_many_topics_are_brought_into_the_table_by_a_job(
     else:
         groups.advance(60_000)
         assert not groups.table().members
-    assert list(groups.table().owners.settling()) == []
+    assert list(groups.table().owners.apply_waiting()) == []
     assert len(groups.table().owners.table) == (2 if change == "a load" else 0)
 
 
@@ -41,7 +41,7 @@ def test_the_heartbeat_of_a_member_with_few_partitions_settles_those_of_others_i
     epoch = groups.enter("one", "few").member_epoch
     monkeypatch.setattr(tables, "AT_ONCE", 0)
     table = groups.table()
-    table.owners = tables.Owners()
+    table.owners = tables.PartitionOwners()
     for member in table.members.values():
         table.owners.note(ConsumerMember(member.member_id), member)
     assert not table.owners.is_settled

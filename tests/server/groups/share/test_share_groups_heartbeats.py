@@ -11,7 +11,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.server.config.group_configs import GroupConfig
 from ottla.server.groups.shard import GroupShard
 from ottla.server.groups.share import targets, transition
-from ottla.server.groups.share.protocol import StatesToBegin
+from ottla.server.groups.share.protocol import StatesToInitialize
 from support.groups.groups import error_of
 from support.groups.share_groups import SESSION_MS, ShareGroups
 from support.noted import each_case
@@ -26,7 +26,7 @@ def test_a_member_joins_and_gets_the_partitions_once_their_states_have_begun() -
     assert (first.member_id, first.member_epoch, first.heartbeat_interval_ms) == ("a", 2, 5_000)
     assert groups.given(first) == {}
     assert groups.states() == ({}, {"orders": {0, 1, 2}}, set())
-    assert set(groups.keeper.states.values()) == {(2, -1)}
+    assert set(groups.persister.states.values()) == {(2, -1)}
     second = groups.beat("a", 2)
     assert (second.member_epoch, groups.given(second)) == (3, {"orders": {0, 1, 2}})
     assert groups.given(groups.beat("a", 3)) is None
@@ -248,25 +248,25 @@ def test_a_group_of_which_nothing_changes_writes_nothing() -> None:
 @pytest.mark.parametrize("word", ["refuses", "fails"])
 def test_states_that_could_not_begin_are_asked_for_with_the_next_heartbeat(word: str) -> None:
     groups = ShareGroups(orders=2)
-    setattr(groups.keeper, word, E.NOT_COORDINATOR)
+    setattr(groups.persister, word, E.NOT_COORDINATOR)
     groups.enter("a")
     assert groups.states() == ({}, {}, set())
     groups.stay("a")
     assert groups.assigned("a") == {}
-    setattr(groups.keeper, word, None)
+    setattr(groups.persister, word, None)
     assert groups.settled("a") == {"orders": {0, 1}}
 
 
 def test_of_several_partitions_all_begin_or_none() -> None:
     groups = ShareGroups(orders=2)
-    groups.keeper.refuses, groups.keeper.refused = E.NOT_COORDINATOR, {1}
+    groups.persister.refuses, groups.persister.refused = E.NOT_COORDINATOR, {1}
     groups.enter("a")
     assert groups.states() == ({}, {}, set())
-    groups.keeper.refuses = None
+    groups.persister.refuses = None
     assert groups.settled("a") == {"orders": {0, 1}}
 
 
-def asked_with_the_next_heartbeat(groups: ShareGroups) -> list[StatesToBegin]:
+def asked_with_the_next_heartbeat(groups: ShareGroups) -> list[StatesToInitialize]:
     groups.grants = False
     groups.stay("a")
     return list(groups.wishes)

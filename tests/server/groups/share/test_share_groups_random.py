@@ -121,9 +121,9 @@ class World:
         self.send(group, member, epoch + self.rng.choice([-3, -2, -1, 1, 2, -epoch - 2]), None)
 
     def answer_wishes(self) -> None:
-        keeper = self.groups.keeper
-        keeper.refuses = self.rng.choice([None, None, None, E.NOT_COORDINATOR])
-        keeper.fails = self.rng.choice([None, None, None, E.COORDINATOR_NOT_AVAILABLE])
+        persister = self.groups.persister
+        persister.refuses = self.rng.choice([None, None, None, E.NOT_COORDINATOR])
+        persister.fails = self.rng.choice([None, None, None, E.COORDINATOR_NOT_AVAILABLE])
         self.rng.shuffle(self.groups.wishes)
         store = self.groups.store
         failure = store.failure
@@ -188,7 +188,7 @@ class World:
     def settle(self) -> None:
         """Let only heartbeats happen."""
         groups = self.groups
-        groups.keeper.refuses = groups.keeper.fails = None
+        groups.persister.refuses = groups.persister.fails = None
         groups.grants = True
         for _ in range(9):
             groups.grant()

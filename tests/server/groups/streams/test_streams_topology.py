@@ -7,7 +7,7 @@ import pytest
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.streams_group_heartbeat import Topology
 from ottla.server.groups.streams.configured import Configured, StatusCode, configure
-from ottla.server.groups.streams.topology import of_record, of_request
+from ottla.server.groups.streams.topology import topology_from_record, topology_from_request
 from ottla.storage.steps import to_the_end
 from support.groups.consumer_groups import raised
 from support.groups.groups import FakeTopics
@@ -22,7 +22,7 @@ SOURCE, PARTITIONING, INTERNAL = (
 
 
 def configured(application: Topology, **partition_counts: int) -> Configured:
-    return to_the_end(configure(of_request(application), FakeTopics(**partition_counts)))
+    return to_the_end(configure(topology_from_request(application), FakeTopics(**partition_counts)))
 
 
 JOIN = topology(
@@ -187,15 +187,15 @@ def test_a_topic_without_a_number_of_its_own_that_is_there_has_the_number_it_has
     "application", [topology(epoch=-1), topology(subtopology("0", "orders"), subtopology("0", "bills"))]
 )
 def test_what_makes_no_sense_fails_as_in_apache_kafka(application: Topology) -> None:
-    assert raised(lambda: of_request(application))[0] is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert raised(lambda: topology_from_request(application))[0] is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 @pytest.mark.parametrize("application", [JOIN, FIXED, CHAIN, COUNTS])
 def test_what_is_written_down_is_what_was_brought_along(application: Topology) -> None:
-    made = of_request(application)
-    assert of_record(made.message) == made
+    made = topology_from_request(application)
+    assert topology_from_record(made.message) == made
     backwards = Topology(epoch=application.epoch, subtopologies=application.subtopologies[::-1])
-    assert of_request(backwards) == made
+    assert topology_from_request(backwards) == made
 
 
 def test_a_long_chain_in_the_worst_order_is_gone_along_once() -> None:

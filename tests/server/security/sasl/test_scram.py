@@ -90,14 +90,14 @@ async def test_a_user_that_is_not_there_has_a_salt_of_its_own_and_always_the_sam
 def test_what_clients_have_set_of_a_user_of_a_start_stays_when_that_goes() -> None:
     first = ScramUsers()
     first.begin_with([User("user", "pencil")], random.Random(1))
-    changed = {**first.of("user"), SHA_256: credential()}
+    changed = {**first.credentials_of("user"), SHA_256: credential()}
     stored = first.facts("user", changed)
     first.put("user", changed)
-    assert first.facts("user", first.of("user")) == stored
+    assert first.facts("user", first.credentials_of("user")) == stored
     second = ScramUsers()
     assert second.load({"user": stored}) == []
     assert second.begin_with([], random.Random(1)) == {"user": facts_of({SHA_256: credential()})}
-    assert second.of("user") == {SHA_256: credential()}
+    assert second.credentials_of("user") == {SHA_256: credential()}
 
 
 @pytest.mark.parametrize("mechanism", [SHA_256, SHA_512])
@@ -234,8 +234,8 @@ async def test_a_token_is_no_user() -> None:
 def test_what_is_stored_is_read_as_it_was_written() -> None:
     written = users("user")
     read = ScramUsers()
-    assert read.load({"user": facts_of(written.of("user"))}) == []
-    assert read.of("user") == written.of("user")
+    assert read.load({"user": facts_of(written.credentials_of("user"))}) == []
+    assert read.credentials_of("user") == written.credentials_of("user")
 
 
 STORED = facts_of({SHA_256: credential()})

@@ -53,7 +53,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class ErrorFields:
     """Names and error places of one API."""
 
     rows: tuple[Rows, ...] = ()
@@ -142,8 +142,8 @@ _OF_GROUPS = AllBut(
 _TXN_PARTITIONS = _partitions("partitions", "", "results_by_partition", code="partition_error_code")
 
 _BY_API = {
-    "AddOffsetsToTxn": Places(flat=_GROUP | _TRANSACTION),
-    "AddPartitionsToTxn": Places(
+    "AddOffsetsToTxn": ErrorFields(flat=_GROUP | _TRANSACTION),
+    "AddPartitionsToTxn": ErrorFields(
         (
             _topics(_TXN_PARTITIONS, "v3_and_below_topics", told="results_by_topic_v3_and_below"),
             Rows(
@@ -160,55 +160,55 @@ _BY_API = {
         on_top=frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED}),
         is_all_or_nothing=True,
     ),
-    "AddRaftVoter": Places(),
-    "AlterClientQuotas": Places((Rows(None, "entries", ("entity",), "entries", ("entity",)),)),
-    "AlterConfigs": Places((Rows(NameKind.RESOURCE, "resources", _RESOURCE, "responses", _RESOURCE),)),
-    "AlterPartitionReassignments": Places((_topics(_partitions(), told="responses"),), on_top=_OF_CONTROLLERS),
+    "AddRaftVoter": ErrorFields(),
+    "AlterClientQuotas": ErrorFields((Rows(None, "entries", ("entity",), "entries", ("entity",)),)),
+    "AlterConfigs": ErrorFields((Rows(NameKind.RESOURCE, "resources", _RESOURCE, "responses", _RESOURCE),)),
+    "AlterPartitionReassignments": ErrorFields((_topics(_partitions(), told="responses"),), on_top=_OF_CONTROLLERS),
     # The request's names are one level deeper than the response's rows: `handlers/faulted` puts the error into all of them.
-    "AlterReplicaLogDirs": Places(
+    "AlterReplicaLogDirs": ErrorFields(
         (_topics(_partitions(""), "", told="results", told_name=("topic_name",)),), is_overlaid=True
     ),
-    "AlterShareGroupOffsets": Places(
+    "AlterShareGroupOffsets": ErrorFields(
         (_topics(_partitions(), name=("topic_name",), told="responses"),), _GROUP, on_top=_OF_GROUPS
     ),
-    "AlterUserScramCredentials": Places((Rows(None, "upsertions", ("name",), "results", ("user",)),)),
-    "ApiVersions": Places(),
-    "ConsumerGroupDescribe": Places((Rows(NameKind.GROUP, "group_ids", (), "groups", ("group_id",)),)),
-    "ConsumerGroupHeartbeat": Places(flat=_GROUP),
-    "CreateAcls": Places((Rows(None, "creations", (), "results", ()),)),
-    "CreateDelegationToken": Places(),
-    "CreatePartitions": Places((_topics(None, told="results"),)),
-    "CreateTopics": Places((_topics(None),)),
-    "DeleteAcls": Places((Rows(None, "filters", (), "filter_results", ()),)),
-    "DeleteGroups": Places((Rows(NameKind.GROUP, "groups_names", (), "results", ("group_id",)),)),
-    "DeleteRecords": Places((_topics(_partitions()),)),
-    "DeleteShareGroupOffsets": Places(
+    "AlterUserScramCredentials": ErrorFields((Rows(None, "upsertions", ("name",), "results", ("user",)),)),
+    "ApiVersions": ErrorFields(),
+    "ConsumerGroupDescribe": ErrorFields((Rows(NameKind.GROUP, "group_ids", (), "groups", ("group_id",)),)),
+    "ConsumerGroupHeartbeat": ErrorFields(flat=_GROUP),
+    "CreateAcls": ErrorFields((Rows(None, "creations", (), "results", ()),)),
+    "CreateDelegationToken": ErrorFields(),
+    "CreatePartitions": ErrorFields((_topics(None, told="results"),)),
+    "CreateTopics": ErrorFields((_topics(None),)),
+    "DeleteAcls": ErrorFields((Rows(None, "filters", (), "filter_results", ()),)),
+    "DeleteGroups": ErrorFields((Rows(NameKind.GROUP, "groups_names", (), "results", ("group_id",)),)),
+    "DeleteRecords": ErrorFields((_topics(_partitions()),)),
+    "DeleteShareGroupOffsets": ErrorFields(
         (_topics(None, name=("topic_name",), told="responses"),), _GROUP, on_top=_OF_GROUPS
     ),
-    "DeleteShareGroupState": Places(
+    "DeleteShareGroupState": ErrorFields(
         (_topics(_partitions(name="partition", told_name="partition"), name=("topic_id",), told="results"),), _GROUP
     ),
-    "DeleteTopics": Places(
+    "DeleteTopics": ErrorFields(
         (
             _topics(None, name=_BY_ID, told="responses"),
             _topics(None, "topic_names", (), "responses", ("name",)),
         )
     ),
-    "DescribeAcls": Places(),
-    "DescribeClientQuotas": Places(),
-    "DescribeCluster": Places(),
-    "DescribeConfigs": Places((Rows(NameKind.RESOURCE, "resources", _RESOURCE, "results", _RESOURCE),)),
-    "DescribeDelegationToken": Places(),
-    "DescribeGroups": Places((Rows(NameKind.GROUP, "groups", (), "groups", ("group_id",)),)),
-    "DescribeLogDirs": Places(
+    "DescribeAcls": ErrorFields(),
+    "DescribeClientQuotas": ErrorFields(),
+    "DescribeCluster": ErrorFields(),
+    "DescribeConfigs": ErrorFields((Rows(NameKind.RESOURCE, "resources", _RESOURCE, "results", _RESOURCE),)),
+    "DescribeDelegationToken": ErrorFields(),
+    "DescribeGroups": ErrorFields((Rows(NameKind.GROUP, "groups", (), "groups", ("group_id",)),)),
+    "DescribeLogDirs": ErrorFields(
         (Rows(None, "", (), "results", ("log_dir",)),),
         on_top=AllBut({ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.LOG_DIR_NOT_FOUND}),
         is_overlaid=True,
     ),
-    "DescribeProducers": Places((_topics(_partitions("partition_indexes", "")),)),
-    "DescribeQuorum": Places(),
-    "DescribeShareGroupOffsets": Places((Rows(NameKind.GROUP, "groups", ("group_id",), "groups", ("group_id",)),)),
-    "DescribeTopicPartitions": Places(
+    "DescribeProducers": ErrorFields((_topics(_partitions("partition_indexes", "")),)),
+    "DescribeQuorum": ErrorFields(),
+    "DescribeShareGroupOffsets": ErrorFields((Rows(NameKind.GROUP, "groups", ("group_id",), "groups", ("group_id",)),)),
+    "DescribeTopicPartitions": ErrorFields(
         (
             _topics(
                 _partitions("", "", kept=("replica_nodes", "isr_nodes")),
@@ -218,11 +218,11 @@ _BY_API = {
         ),
         is_overlaid=True,
     ),
-    "DescribeTransactions": Places(
+    "DescribeTransactions": ErrorFields(
         (Rows(NameKind.TRANSACTIONAL_ID, "transactional_ids", (), "transaction_states", ("transactional_id",)),)
     ),
-    "DescribeUserScramCredentials": Places(),
-    "ElectLeaders": Places(
+    "DescribeUserScramCredentials": ErrorFields(),
+    "ElectLeaders": ErrorFields(
         (
             _topics(
                 _partitions("partitions", "", "partition_result", "partition_id"),
@@ -233,32 +233,32 @@ _BY_API = {
         ),
         on_top=_OF_CONTROLLERS,
     ),
-    "EndTxn": Places(flat=_TRANSACTION),
-    "ExpireDelegationToken": Places(),
-    "Fetch": Places(
+    "EndTxn": ErrorFields(flat=_TRANSACTION),
+    "ExpireDelegationToken": ErrorFields(),
+    "Fetch": ErrorFields(
         (_topics(_partitions(name="partition"), name=("topic", "topic_id"), told="responses"),),
         on_top=_OF_SESSIONS,
         is_overlaid=True,
     ),
-    "FindCoordinator": Places(
+    "FindCoordinator": ErrorFields(
         (Rows(NameKind.COORDINATOR_KEY, "coordinator_keys", (), "coordinators", ("key",)),),
         {NameKind.COORDINATOR_KEY: "key"},
     ),
-    "GetTelemetrySubscriptions": Places(),
-    "Heartbeat": Places(flat=_GROUP),
-    "IncrementalAlterConfigs": Places((Rows(NameKind.RESOURCE, "resources", _RESOURCE, "responses", _RESOURCE),)),
-    "InitProducerId": Places(flat=_TRANSACTION),
-    "InitializeShareGroupState": Places(
+    "GetTelemetrySubscriptions": ErrorFields(),
+    "Heartbeat": ErrorFields(flat=_GROUP),
+    "IncrementalAlterConfigs": ErrorFields((Rows(NameKind.RESOURCE, "resources", _RESOURCE, "responses", _RESOURCE),)),
+    "InitProducerId": ErrorFields(flat=_TRANSACTION),
+    "InitializeShareGroupState": ErrorFields(
         (_topics(_partitions(name="partition", told_name="partition"), name=("topic_id",), told="results"),), _GROUP
     ),
-    "JoinGroup": Places(flat=_GROUP, echoed=("member_id",)),
-    "LeaveGroup": Places(flat=_GROUP),
-    "ListConfigResources": Places(),
-    "ListGroups": Places(),
-    "ListOffsets": Places((_topics(_partitions()),)),
-    "ListPartitionReassignments": Places(),
-    "ListTransactions": Places(),
-    "Metadata": Places(
+    "JoinGroup": ErrorFields(flat=_GROUP, echoed=("member_id",)),
+    "LeaveGroup": ErrorFields(flat=_GROUP),
+    "ListConfigResources": ErrorFields(),
+    "ListGroups": ErrorFields(),
+    "ListOffsets": ErrorFields((_topics(_partitions()),)),
+    "ListPartitionReassignments": ErrorFields(),
+    "ListTransactions": ErrorFields(),
+    "Metadata": ErrorFields(
         (
             _topics(
                 _partitions("", "", kept=("leader_epoch", "replica_nodes", "isr_nodes")),
@@ -271,9 +271,9 @@ _BY_API = {
         on_top=frozenset({ErrorCode.REBOOTSTRAP_REQUIRED}),
         is_overlaid=True,
     ),
-    "OffsetCommit": Places((_topics(_partitions(), name=_BY_ID),), _GROUP),
-    "OffsetDelete": Places((_topics(_partitions()),), _GROUP, on_top=_OF_OFFSETS),
-    "OffsetFetch": Places(
+    "OffsetCommit": ErrorFields((_topics(_partitions(), name=_BY_ID),), _GROUP),
+    "OffsetDelete": ErrorFields((_topics(_partitions()),), _GROUP, on_top=_OF_OFFSETS),
+    "OffsetFetch": ErrorFields(
         (
             _topics(_partitions("partition_indexes", "")),
             Rows(
@@ -289,8 +289,10 @@ _BY_API = {
         _GROUP,
         on_top=_OF_OFFSETS,
     ),
-    "OffsetForLeaderEpoch": Places((_topics(_partitions(name="partition", told_name="partition"), name=("topic",)),)),
-    "Produce": Places(
+    "OffsetForLeaderEpoch": ErrorFields(
+        (_topics(_partitions(name="partition", told_name="partition"), name=("topic",)),)
+    ),
+    "Produce": ErrorFields(
         (
             _topics(
                 _partitions("partition_data", "index", "partition_responses", "index"),
@@ -301,35 +303,35 @@ _BY_API = {
         ),
         _TRANSACTION,
     ),
-    "PushTelemetry": Places(),
-    "ReadShareGroupState": Places(
+    "PushTelemetry": ErrorFields(),
+    "ReadShareGroupState": ErrorFields(
         (_topics(_partitions(name="partition", told_name="partition"), name=("topic_id",), told="results"),), _GROUP
     ),
-    "ReadShareGroupStateSummary": Places(
+    "ReadShareGroupStateSummary": ErrorFields(
         (_topics(_partitions(name="partition", told_name="partition"), name=("topic_id",), told="results"),), _GROUP
     ),
-    "RemoveRaftVoter": Places(),
-    "RenewDelegationToken": Places(),
-    "SaslAuthenticate": Places(),
-    "SaslHandshake": Places(),
-    "ShareAcknowledge": Places(
+    "RemoveRaftVoter": ErrorFields(),
+    "RenewDelegationToken": ErrorFields(),
+    "SaslAuthenticate": ErrorFields(),
+    "SaslHandshake": ErrorFields(),
+    "ShareAcknowledge": ErrorFields(
         (_topics(_partitions(), name=("topic_id",), told="responses"),), _GROUP, on_top=_OF_SHARE_SESSIONS
     ),
-    "ShareFetch": Places(
+    "ShareFetch": ErrorFields(
         (_topics(_partitions(), name=("topic_id",), told="responses"),), _GROUP, on_top=_OF_SHARE_SESSIONS
     ),
-    "ShareGroupDescribe": Places((Rows(NameKind.GROUP, "group_ids", (), "groups", ("group_id",)),)),
-    "ShareGroupHeartbeat": Places(flat=_GROUP),
-    "StreamsGroupDescribe": Places((Rows(NameKind.GROUP, "group_ids", (), "groups", ("group_id",)),)),
-    "StreamsGroupHeartbeat": Places(flat=_GROUP),
-    "SyncGroup": Places(flat=_GROUP),
-    "TxnOffsetCommit": Places((_topics(_partitions()),), _GROUP | _TRANSACTION),
-    "UnregisterBroker": Places(),
-    "UpdateFeatures": Places(),
-    "WriteShareGroupState": Places(
+    "ShareGroupDescribe": ErrorFields((Rows(NameKind.GROUP, "group_ids", (), "groups", ("group_id",)),)),
+    "ShareGroupHeartbeat": ErrorFields(flat=_GROUP),
+    "StreamsGroupDescribe": ErrorFields((Rows(NameKind.GROUP, "group_ids", (), "groups", ("group_id",)),)),
+    "StreamsGroupHeartbeat": ErrorFields(flat=_GROUP),
+    "SyncGroup": ErrorFields(flat=_GROUP),
+    "TxnOffsetCommit": ErrorFields((_topics(_partitions()),), _GROUP | _TRANSACTION),
+    "UnregisterBroker": ErrorFields(),
+    "UpdateFeatures": ErrorFields(),
+    "WriteShareGroupState": ErrorFields(
         (_topics(_partitions(name="partition", told_name="partition"), name=("topic_id",), told="results"),), _GROUP
     ),
-    "WriteTxnMarkers": Places(
+    "WriteTxnMarkers": ErrorFields(
         (
             Rows(
                 None,
@@ -344,7 +346,7 @@ _BY_API = {
     ),
 }
 
-ERROR_PLACES: Mapping[int, Places] = {api.key: _BY_API[api.name] for api in APIS.values() if api.name in _BY_API}
+ERROR_FIELDS: Mapping[int, ErrorFields] = {api.key: _BY_API[api.name] for api in APIS.values() if api.name in _BY_API}
 """Names and error places of all served APIs, by API key."""
 
 _MEANS = {
@@ -357,7 +359,7 @@ _MEANS = {
 @cache
 def names(key: int) -> frozenset[NameKind]:
     """Return the kinds of names in requests of an API, in any version."""
-    places = ERROR_PLACES[key]
+    places = ERROR_FIELDS[key]
     kinds = {*places.flat, *(each.kind for rows in places.rows for each in down(rows))}
     return frozenset(meant for kind in kinds for meant in _MEANS.get(kind, {kind}) if meant is not None)
 
@@ -374,7 +376,7 @@ def down(rows: Rows) -> Iterator[Rows]:
 def rows_in(key: int, version: int) -> Rows | None:
     """Return the rows of an API in one version."""
     here = {each.name for each in fields_of(APIS[key].request) if each.exists_in(version)}
-    return next((rows for rows in ERROR_PLACES[key].rows if not rows.asked or rows.asked in here), None)
+    return next((rows for rows in ERROR_FIELDS[key].rows if not rows.asked or rows.asked in here), None)
 
 
 @cache

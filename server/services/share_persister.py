@@ -14,14 +14,14 @@ from ..sharing.state_service import ShareStateService
 _NOTHING = StateSummary(UNKNOWN_OFFSET, 0, -1)
 
 
-class ShareKeeper:
+class SharePersister:
     """Client of the share coordinator. When a call returns, its changes are on disk if `flush.messages` requires it."""
 
     def __init__(self, states: ShareStateService) -> None:
         self._states = states
 
     async def initialize(self, group_id: str, state_epoch: int, offsets: Offsets) -> Refusals:
-        """See `StateKeeper.initialize`."""
+        """See `Persister.initialize`."""
 
         def begin(key: SharePartitionKey) -> None:
             start_offset = offsets[key.topic_id][key.partition]
@@ -30,7 +30,7 @@ class ShareKeeper:
         return await self._each(group_id, offsets, begin)
 
     async def delete(self, group_id: str, partitions: Topics) -> Refusals:
-        """See `StateKeeper.delete`."""
+        """See `Persister.delete`."""
 
         def forget(key: SharePartitionKey) -> None:
             self._states.coordinator.delete(key, self._states.deps.clock.now_ms())

@@ -10,9 +10,9 @@ import pytest
 
 from ottla.storage.cleaning.eligibility import assess_in_pieces
 from ottla.storage.logs.log import Log
-from ottla.storage.pictures.contents import BATCH_BYTES_MAX, UNPACKED_BYTES_MAX, RangeLook
+from ottla.storage.pictures.capturing import picture_in_pieces
+from ottla.storage.pictures.contents import BATCH_BYTES_MAX, UNPACKED_BYTES_MAX, RangeScan
 from ottla.storage.pictures.log_picture import Bar, Contents, LogPicture, Part
-from ottla.storage.pictures.taking import picture_in_pieces
 from ottla.storage.steps import to_the_end
 from support.logs.make_log import Producer, all_batches, append, clean, log_with_holes, make_log
 from support.noted import each_case
@@ -85,7 +85,7 @@ def test_bundles_lose_nothing_and_keep_the_order(count: int, bars_max: int) -> N
 
 
 def look(log: Log, low: int, high: int, buckets: int) -> Contents:
-    return to_the_end(RangeLook(log, low, high, buckets=buckets).steps())
+    return to_the_end(RangeScan(log, low, high, buckets=buckets).steps())
 
 
 @pytest.mark.parametrize("codec", [0, 4])

@@ -43,7 +43,7 @@ from ..groups import Position, commit_offsets, group_exists, remove_group
 from ..operation import Length, Name, operation
 from ..quotas import list_quotas, parsed, set_all
 from .fields import SEED_BYTES_MAX, SeedField
-from .seed import EARLIEST, LATEST, Seed, SeedAcl, SeedCase, SeedGroup, SeedRecord, SeedTopic, seed_of_text
+from .seed import EARLIEST, LATEST, Seed, SeedAcl, SeedCase, SeedGroup, SeedRecord, SeedTopic, seed_from_text
 
 log = logging.getLogger("ottla.seed")
 
@@ -53,7 +53,7 @@ RECORD_OVERHEAD_BYTES = 40
 
 
 @dataclass(frozen=True, slots=True)
-class PlantedTopic:
+class SeededTopic:
     """A topic that was created."""
 
     name: str
@@ -62,10 +62,10 @@ class PlantedTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class Planted:
+class SeedResult:
     """Everything that a seed has created."""
 
-    topics: tuple[PlantedTopic, ...] = ()
+    topics: tuple[SeededTopic, ...] = ()
     groups: tuple[str, ...] = ()
     cases: tuple[str, ...] = ()
     """Topics of the cases."""
@@ -76,7 +76,7 @@ class Planted:
 
 
 @dataclass(slots=True)
-class _Made:
+class _Created:
     """Created things, to be deleted if the rest fails."""
 
     topics: list[Topic]
@@ -86,13 +86,13 @@ class _Made:
 
 
 @operation("POST", "/v1/seed", statuses=(404, 409))
-async def plant_text(
+async def apply_seed_text(
     broker: Broker,
     text: Annotated[str, Length(0, SEED_BYTES_MAX)],
     name: Name = "seed",
     *,
     unless_there: bool = False,
-) -> Planted:
+) -> SeedResult:
     """Create the topics, records, committed offsets and hard cases of a seed: all of it, or nothing.
 
     Args:
@@ -100,15 +100,15 @@ async def plant_text(
         name: Name of the seed in messages, e.g. its file name.
         unless_there: Do nothing and report no error if one of its topics or groups exists.
     """
-    seeds = [await in_worker(lambda text: seed_of_text(text, name), text)]
+    seeds = [await in_worker(lambda text: seed_from_text(text, name), text)]
     try:
-        return await plant(broker, seeds[0], unless_there=unless_there)
+        return await apply_seed(broker, seeds[0], unless_there=unless_there)
     finally:
         with trio.CancelScope(shield=True):
             await in_worker(list.clear, seeds)  # its fields may be hundreds of thousands
 
 
-async def plant(broker: Broker, seed: Seed, *, unless_there: bool = False) -> Planted:
+async def apply_seed(broker: Broker, seed: Seed, *, unless_there: bool = False) -> SeedResult:
     """Create everything in the seed.
 
     Args:
@@ -119,11 +119,11 @@ async def plant(broker: Broker, seed: Seed, *, unless_there: bool = False) -> Pl
             one line that names file, line and field. The broker's content is unchanged.
     """
     time_slice = TimeSlice()
-    there = await _there(broker, seed, time_slice)
+    there = await _existing_parts(broker, seed, time_slice)
     if unless_there and there:
         is_all = len(there) == len(seed.topics) + len(seed.cases) + len(seed.groups)
         log.log(logging.INFO if is_all else logging.WARNING, "%s: seed skipped: %s exists", seed.source, there[0][1])
-        return Planted(was_there=True)
+        return SeedResult(was_there=True)
     for field, what in there:
         raise field.error(f"{what} already exists", Kind.CONFLICT)
     if seed.acls and broker.services.authorizer is None:
@@ -132,10 +132,10 @@ async def plant(broker: Broker, seed: Seed, *, unless_there: bool = False) -> Pl
         )
     plans = await _plans(broker, seed, time_slice)
     await _check_groups(broker, seed, {plan.name: len(plan.replicas) for plan in plans}, time_slice)
-    made = _Made([], [], {})
+    made = _Created([], [], {})
     try:
         for topic, plan in zip(seed.topics, plans, strict=True):
-            made.topics.append(await _plant_topic(broker, topic, plan))
+            made.topics.append(await _create_topic(broker, topic, plan))
         for case in seed.cases:
             await _load(broker, case, made)
         for group in seed.groups:
@@ -145,11 +145,11 @@ async def plant(broker: Broker, seed: Seed, *, unless_there: bool = False) -> Pl
         acls = await _add(broker, seed.acls)  # Last: nothing can fail after it.
     except BaseException:
         with trio.CancelScope(shield=True):
-            await _take_back(broker, made)
+            await _delete_created(broker, made)
         raise
-    return Planted(
+    return SeedResult(
         tuple(
-            PlantedTopic(topic.name, len(plan.replicas), topic.record_count)
+            SeededTopic(topic.name, len(plan.replicas), topic.record_count)
             for topic, plan in zip(seed.topics, plans, strict=True)
         ),
         tuple(group.name for group in seed.groups),
@@ -158,7 +158,7 @@ async def plant(broker: Broker, seed: Seed, *, unless_there: bool = False) -> Pl
     )
 
 
-async def _limit(broker: Broker, seed: Seed, made: _Made) -> None:
+async def _limit(broker: Broker, seed: Seed, made: _Created) -> None:
     if not seed.quotas:
         return
     before = {state.entity: state.quotas for state in (await list_quotas(broker)).quotas}
@@ -180,7 +180,7 @@ async def _add(broker: Broker, acls: Sequence[SeedAcl]) -> tuple[str, ...]:
         raise acls[0].field.error(str(error), error.kind) from error
 
 
-async def _load(broker: Broker, case: SeedCase, made: _Made) -> None:
+async def _load(broker: Broker, case: SeedCase, made: _Created) -> None:
     try:
         loaded = await load_case(broker, case.name, case.topic)
     except ControlError as error:
@@ -190,7 +190,7 @@ async def _load(broker: Broker, case: SeedCase, made: _Made) -> None:
     made.groups += [] if loaded.group_id is None else [loaded.group_id]
 
 
-async def _take_back(broker: Broker, made: _Made) -> None:
+async def _delete_created(broker: Broker, made: _Created) -> None:
     with suppress(ControlError):  # the disk refuses everything
         await set_all(broker, made.quotas)
     # Groups before topics: deleting a topic deletes the group's offsets in it, and the group itself minutes later.
@@ -205,7 +205,7 @@ async def _take_back(broker: Broker, made: _Made) -> None:
 # Looking
 
 
-async def _there(broker: Broker, seed: Seed, time_slice: TimeSlice) -> list[tuple[SeedField, str]]:
+async def _existing_parts(broker: Broker, seed: Seed, time_slice: TimeSlice) -> list[tuple[SeedField, str]]:
     """Return the parts of the seed that exist in the broker."""
     topics = broker.services.topics
     found = [(each.field, f"topic {each.name}") for each in seed.topics if topics.get(each.name) is not None]
@@ -299,7 +299,7 @@ async def _check_groups(broker: Broker, seed: Seed, planned: dict[str, int], tim
 # Making
 
 
-async def _plant_topic(broker: Broker, topic: SeedTopic, plan: TopicPlan) -> Topic:
+async def _create_topic(broker: Broker, topic: SeedTopic, plan: TopicPlan) -> Topic:
     services = broker.services
     now_ms, rng = services.clock.now_ms(), random.Random(broker.rng.getrandbits(64))
     try:
@@ -322,7 +322,7 @@ class _Rows:
         self._numbers = [array("I") for _ in range(partitions)]
         number = keyless = 0
         for record in records:
-            for key, _ in record.each():
+            for key, _ in record.repetitions():
                 if record.partition is not None:
                     at = record.partition
                 elif key is not None:
@@ -333,12 +333,12 @@ class _Rows:
                 self._numbers[at].append(number)
                 number += 1
 
-    def of(self, partition: int) -> Iterator[RecordParts]:
+    def records_of(self, partition: int) -> Iterator[RecordParts]:
         """Yield the records of a partition, with offsets from 0 on."""
         for offset, number in enumerate(self._numbers[partition]):
             at = bisect_right(self._ends, number)
             record = self._records[at]
-            key, value = record.at(number - (self._ends[at] - record.repeat))
+            key, value = record.repetition(number - (self._ends[at] - record.repeat))
             time_ms = self._now_ms if record.timestamp_ms is None else record.timestamp_ms(self._now_ms)
             yield offset, time_ms, key, value, record.headers
 
@@ -347,7 +347,7 @@ def _fill(rows: _Rows, now_ms: int, rng: random.Random, place: LogPlace, config:
     """Append the records of a partition, as if a producer had sent them; for the worker thread that creates its log."""
     written = load_log(place, config, now_ms=now_ms, rng=rng)
     try:
-        for records in _batches(rows.of(place.topic_partition.partition), config):
+        for records in _batches(rows.records_of(place.topic_partition.partition), config):
             _append(written, records, now_ms)
         written.close(now_ms)
     finally:

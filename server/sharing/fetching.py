@@ -15,7 +15,7 @@ from ...storage.disk.files import FileSlice
 from ...storage.logs.log_reader import LogReader
 from ...storage.segment.index import AbortedTxn
 from ..partitions.waits import WantedPartition
-from .acquiring import Acquired, AcquireWish, OffsetRange, acquire
+from .acquiring import Acquired, AcquireRequest, OffsetRange, acquire
 from .share_partition import SharePartition, Update
 
 # Maximum number of batches of one partition that are read for one member: some milliseconds. Only a compacted log has more
@@ -23,7 +23,7 @@ from .share_partition import SharePartition, Update
 BATCHES_AT_ONCE = 1_000
 
 
-class Offered(NamedTuple):
+class OfferedRecords(NamedTuple):
     """Records that a partition's log has for an acquisition.
 
     Attributes:
@@ -37,12 +37,12 @@ class Offered(NamedTuple):
     wanted: WantedPartition
 
 
-class Taken(NamedTuple):
+class AcquiredSlice(NamedTuple):
     records: FileSlice | None
     acquired: list[Acquired]
 
 
-NOTHING = Taken(None, [])
+NOTHING = AcquiredSlice(None, [])
 
 
 class _Batch(NamedTuple):
@@ -53,9 +53,9 @@ class _Batch(NamedTuple):
     is_data_of_transaction: bool
 
 
-def offered(
+def offer(
     log: LogReader, share: SharePartition, max_bytes: int, *, first: bool, committed: bool, at_once: bool
-) -> Offered:
+) -> OfferedRecords:
     """Return the records that a fetch would find now.
 
     Args:
@@ -70,30 +70,30 @@ def offered(
     end = log.locate(up_to, at_once=at_once)
     if offset > log.log_end_offset:  # The log has lost records, and has none for members before this offset.
         nothing = FileSlice(log.segments.active.log_file, 0, 0)
-        return Offered(offset, nothing, 0, WantedPartition(log, end._replace(offset=offset), end, max_bytes))
+        return OfferedRecords(offset, nothing, 0, WantedPartition(log, end._replace(offset=offset), end, max_bytes))
     records, size_bytes, start = log.fetch(
         offset, max_bytes=max_bytes, end=end, first_batch_whole=first, at_once=at_once
     )
-    return Offered(offset, records, size_bytes, WantedPartition(log, start, end, max_bytes))
+    return OfferedRecords(offset, records, size_bytes, WantedPartition(log, start, end, max_bytes))
 
 
-def take(
+def acquire_offered(
     share: SharePartition,
-    found: Offered,
-    wish: AcquireWish,
+    found: OfferedRecords,
+    wish: AcquireRequest,
     elapsed_ms: int,
     carry_out: Callable[[Update], object],
     *,
     committed: bool,
     at_once: bool,
-) -> Taken:
-    """Acquire for a member the records that it may have, of those `offered` in this same step.
+) -> AcquiredSlice:
+    """Acquire for a member the records that it may have, that `offer` has found in this same step.
 
     Args:
         carry_out: Argument of `acquire`.
 
     Raises:
-        KafkaError, WouldWaitError: As `offered`, and the errors of `carry_out`. Then no records were acquired.
+        KafkaError, WouldWaitError: As `offer`, and the errors of `carry_out`. Then no records were acquired.
     """
     if not found.records or wish.max_records <= 0:
         return NOTHING
@@ -109,10 +109,10 @@ def take(
     first = max(bisect_right(batches, acquired[0].first_offset, key=lambda batch: batch.offsets.first) - 1, 0)
     last = max(bisect_right(batches, acquired[-1].last_offset, key=lambda batch: batch.offsets.first) - 1, first)
     begin, end = batches[first].position, batches[last].position + batches[last].size_bytes
-    return Taken(FileSlice(found.records.file, begin, end - begin), acquired)
+    return AcquiredSlice(FileSlice(found.records.file, begin, end - begin), acquired)
 
 
-def _batches(log: LogReader, found: Offered, end_offset: int, enough: int, at_once: bool) -> list[_Batch]:
+def _batches(log: LogReader, found: OfferedRecords, end_offset: int, enough: int, at_once: bool) -> list[_Batch]:
     """Return the batches of a slice. The last one has the `enough`-th offset after the records in flight, or after the first
     batch's start."""
     records = found.records

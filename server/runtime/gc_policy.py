@@ -41,7 +41,7 @@ AT_LAST_S = 6 * 3_600.0
 cyclic garbage would grow for ever."""
 
 
-class Collector:
+class GcPolicy:
     """The collector as one broker uses it. Does nothing unless it `is_ours`."""
 
     a_run_has_ended: ClassVar[bool] = False
@@ -62,7 +62,7 @@ class Collector:
         self.is_ours = True
         changed, collected, is_due = _Since(), _Since(), False
         # If brokers run one after the other, none of them may get as old as NOW_AND_THEN_S.
-        must_trim = Collector.a_run_has_ended
+        must_trim = GcPolicy.a_run_has_ended
         try:
             while True:
                 await trio.sleep(LOOK_S)
@@ -86,7 +86,7 @@ class Collector:
                     changed, must_trim = _Since(), False
         finally:
             self.is_ours = False
-            Collector.a_run_has_ended = True
+            GcPolicy.a_run_has_ended = True
             gc.set_threshold(*thresholds)
 
     async def _may_collect(self, collected: _Since) -> bool:
@@ -99,7 +99,7 @@ class Collector:
     def take_over(self) -> None:
         """Collect the memory of a previous broker run in this process, before the next one serves: garbage, and excluded
         objects that are garbage now. Everything else is excluded. Without this a run would leave some megabytes."""
-        if Collector.a_run_has_ended:
+        if GcPolicy.a_run_has_ended:
             gc.unfreeze()
             gc.collect()
             self.keep()

@@ -9,8 +9,8 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.server.runtime import collector
-from ottla.server.runtime.collector import (
+from ottla.server.runtime import gc_policy
+from ottla.server.runtime.gc_policy import (
     CHANGED_BLOCKS,
     LITTLE_BLOCKS,
     LOOK_S,
@@ -18,7 +18,7 @@ from ottla.server.runtime.collector import (
     PARTITIONS_KEPT_AT_ONCE,
     QUIET_PASSES,
     QUIET_S,
-    Collector,
+    GcPolicy,
 )
 from support.left_behind import leave_alone
 from support.old_garbage import OldGarbage
@@ -43,14 +43,14 @@ def threads_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def first_life(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget the ended runs of brokers after the test: later tests must not count them."""
-    monkeypatch.setattr(Collector, "a_run_has_ended", False)
+    monkeypatch.setattr(GcPolicy, "a_run_has_ended", False)
 
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look after minutes instead of hours: clients that never rest make every second of them long."""
-    monkeypatch.setattr(collector, "NOW_AND_THEN_S", 20.0)
-    monkeypatch.setattr(collector, "AT_LAST_S", 120.0)
+    monkeypatch.setattr(gc_policy, "NOW_AND_THEN_S", 20.0)
+    monkeypatch.setattr(gc_policy, "AT_LAST_S", 120.0)
 
 
 FIRST_LOOK_S = 2 * LOOK_S
@@ -62,7 +62,7 @@ class Blocks:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, taken: int) -> None:
         self.taken = taken
-        monkeypatch.setattr(collector, "getallocatedblocks", lambda: self.taken)
+        monkeypatch.setattr(gc_policy, "getallocatedblocks", lambda: self.taken)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ async def test_old_garbage_goes_when_memory_has_changed_by_much(
 ) -> None:
     blocks = Blocks(monkeypatch, 2 * CHANGED_BLOCKS)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(Collector().run)
+        nursery.start_soon(GcPolicy().run)
         await trio.sleep(FIRST_LOOK_S)
         garbage = OldGarbage()
         for move in moves:
@@ -97,7 +97,7 @@ async def test_of_much_memory_a_quarter_must_have_come(
 ) -> None:
     blocks = Blocks(monkeypatch, 8 * CHANGED_BLOCKS)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(Collector().run)
+        nursery.start_soon(GcPolicy().run)
         await trio.sleep(FIRST_LOOK_S)
         garbage = OldGarbage()
         for is_there in (True, False):
@@ -111,17 +111,17 @@ async def test_what_an_earlier_life_of_the_broker_has_left_goes_with_the_first_l
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given_back: list[float] = []
-    monkeypatch.setattr(collector, "give_back", lambda: given_back.append(trio.current_time()))
+    monkeypatch.setattr(gc_policy, "give_back", lambda: given_back.append(trio.current_time()))
     for earlier_lives in range(3):
         garbage = OldGarbage()
         with trio.move_on_after(FIRST_LOOK_S):
-            await Collector().run()
+            await GcPolicy().run()
         assert garbage.is_there() == (earlier_lives == 0)
         assert len(given_back) == earlier_lives
 
 
 async def test_old_garbage_goes_after_ten_minutes_unless_it_is_put_off(autojump_clock: trio.testing.MockClock) -> None:
-    garbage, of_broker = OldGarbage(), Collector()
+    garbage, of_broker = OldGarbage(), GcPolicy()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(of_broker.run)
         with of_broker.putting_off():
@@ -151,8 +151,8 @@ async def test_much_is_looked_at_when_nobody_waits_for_it(
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ask)
-        nursery.start_soon(Collector().run)
-        await trio.sleep(collector.NOW_AND_THEN_S + 4 * LOOK_S)
+        nursery.start_soon(GcPolicy().run)
+        await trio.sleep(gc_policy.NOW_AND_THEN_S + 4 * LOOK_S)
         assert garbage.is_there()
         clients.cancel()
         await trio.sleep(2 * LOOK_S)
@@ -165,14 +165,14 @@ async def test_much_is_looked_at_when_nobody_waits_for_it(
 async def test_little_beside_what_is_kept_is_looked_at_whoever_asks(
     kept_blocks: int, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    blocks, of_broker = Blocks(monkeypatch, kept_blocks), Collector()
+    blocks, of_broker = Blocks(monkeypatch, kept_blocks), GcPolicy()
     of_broker.keep()
     garbage = OldGarbage()
     blocks.taken += LITTLE_BLOCKS
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ask_and_ask, QUIET_S / QUIET_PASSES / 2)
         nursery.start_soon(of_broker.run)
-        await trio.sleep(collector.NOW_AND_THEN_S + LOOK_S)
+        await trio.sleep(gc_policy.NOW_AND_THEN_S + LOOK_S)
         assert not garbage.is_there()
         nursery.cancel_scope.cancel()
 
@@ -181,11 +181,11 @@ async def test_little_beside_what_is_kept_is_looked_at_whoever_asks(
 async def test_what_came_and_went_between_two_collections_is_looked_for(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collector, "NOW_AND_THEN_S", 10_000.0)
+    monkeypatch.setattr(gc_policy, "NOW_AND_THEN_S", 10_000.0)
     garbage, blocks = OldGarbage(), Blocks(monkeypatch, LITTLE_BLOCKS)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ask_and_ask, QUIET_S / QUIET_PASSES / 2)
-        nursery.start_soon(Collector().run)
+        nursery.start_soon(GcPolicy().run)
         await trio.testing.wait_all_tasks_blocked()
         blocks.taken += 2 * CHANGED_BLOCKS
         await trio.sleep(2 * LOOK_S)
@@ -201,7 +201,7 @@ async def test_what_came_and_went_between_two_collections_is_looked_for(
 async def test_where_it_never_gets_quiet_a_collection_comes_at_last(
     why: str, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    garbage, of_broker = OldGarbage(), Collector()
+    garbage, of_broker = OldGarbage(), GcPolicy()
     Blocks(monkeypatch, 2 * LITTLE_BLOCKS)
     async with trio.open_nursery() as nursery:
         if why == "clients ask on and on":
@@ -209,7 +209,7 @@ async def test_where_it_never_gets_quiet_a_collection_comes_at_last(
         else:
             of_broker.put_off()
         nursery.start_soon(of_broker.run)
-        await trio.sleep(collector.AT_LAST_S - 2 * LOOK_S)
+        await trio.sleep(gc_policy.AT_LAST_S - 2 * LOOK_S)
         assert garbage.is_there()
         await trio.sleep(4 * LOOK_S)
         assert not garbage.is_there()
@@ -217,7 +217,7 @@ async def test_where_it_never_gets_quiet_a_collection_comes_at_last(
 
 
 async def test_python_has_its_collector_back_afterwards(autojump_clock: trio.testing.MockClock) -> None:
-    before, of_broker = gc.get_threshold(), Collector()
+    before, of_broker = gc.get_threshold(), GcPolicy()
     with trio.move_on_after(LOOK_S):
         await of_broker.run()
     assert gc.get_threshold() == before
@@ -225,7 +225,7 @@ async def test_python_has_its_collector_back_afterwards(autojump_clock: trio.tes
 
 
 def test_a_broker_in_another_program_leaves_the_collector_alone() -> None:
-    garbage, of_broker = OldGarbage(), Collector()
+    garbage, of_broker = OldGarbage(), GcPolicy()
     young: list[list[int]] = [[] for _ in range(1_000)]
     frozen = gc.get_freeze_count()
     of_broker.partitions_made(10_000)
@@ -241,9 +241,9 @@ async def test_it_goes_on_where_no_thread_can_be_had(
     def refuse() -> None:
         raise error
 
-    monkeypatch.setattr(collector, "give_back", refuse)
+    monkeypatch.setattr(gc_policy, "give_back", refuse)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(Collector().run)
+        nursery.start_soon(GcPolicy().run)
         for _ in range(2):
             garbage = OldGarbage()
             await trio.sleep(NOW_AND_THEN_S + 2 * LOOK_S)
@@ -254,7 +254,7 @@ async def test_it_goes_on_where_no_thread_can_be_had(
 async def test_what_a_life_has_left_and_was_kept_goes_before_the_next_one(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    of_broker, garbage = Collector(), OldGarbage()
+    of_broker, garbage = GcPolicy(), OldGarbage()
     with trio.move_on_after(LOOK_S):
         of_broker.keep()
         gc.collect()
@@ -262,19 +262,19 @@ async def test_what_a_life_has_left_and_was_kept_goes_before_the_next_one(
         await of_broker.run()
     gc.collect()
     assert garbage.is_there()
-    Collector().take_over()
+    GcPolicy().take_over()
     assert not garbage.is_there()
     assert gc.get_freeze_count() > 1_000
 
 
 def test_where_no_life_has_ended_nothing_is_taken_over() -> None:
     garbage = OldGarbage()
-    Collector().take_over()
+    GcPolicy().take_over()
     assert garbage.is_there()
 
 
 async def test_partitions_that_come_and_go_have_nothing_kept(autojump_clock: trio.testing.MockClock) -> None:
-    of_broker = Collector()
+    of_broker = GcPolicy()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(of_broker.run)
         await trio.sleep(1)

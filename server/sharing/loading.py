@@ -86,7 +86,7 @@ def share_group_config(config: BrokerConfig, groups: Mapping[str, GroupConfig], 
     )
 
 
-def told(error: KafkaError) -> KafkaError:
+def error_for_members(error: KafkaError) -> KafkaError:
     """Return an error of the share coordinator in the form for members, as from Apache Kafka. COORDINATOR_NOT_AVAILABLE is
     temporary."""
     if error.code in _LATER:
@@ -96,7 +96,7 @@ def told(error: KafkaError) -> KafkaError:
     return error if error.code in _SAME else KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, error.message)
 
 
-class Led:
+class LeadSharePartition:
     """One share partition that a node of this process leads.
 
     Attributes:
@@ -121,7 +121,7 @@ class Led:
             waiter.wake()
 
 
-class Beginning:
+class ShareStateLoader:
     """
     Args:
         states: The share coordinator.
@@ -139,7 +139,7 @@ class Beginning:
         self._config_of = config_of
         self._searches = Searches()
 
-    async def begin(self, led: Led) -> None:
+    async def begin(self, led: LeadSharePartition) -> None:
         """Load its records, unless it is dropped before that.
 
         Raises:
@@ -153,7 +153,7 @@ class Beginning:
             limits = self._config_of(led.key.group_id).limits
             led.share = SharePartition(start, limits, state_epoch=state.state_epoch, state_batches=state.batches)
 
-    async def _state_of(self, led: Led) -> ShareState:
+    async def _state_of(self, led: LeadSharePartition) -> ShareState:
         for _ in range(STATE_TRIES - 1):
             try:
                 return await self._states().read(led.key, led.leader_epoch)
@@ -163,7 +163,7 @@ class Beginning:
             await self._deps.clock.sleep(STATE_RETRY_MS)
         return await self._states().read(led.key, led.leader_epoch)
 
-    async def _first_offset(self, led: Led) -> int:
+    async def _first_offset(self, led: LeadSharePartition) -> int:
         """Return the start offset of a group in a partition of which it has no state."""
         reset, log = self._config_of(led.key.group_id).reset, led.partition.log
         if reset.kind == EARLIEST:
@@ -171,7 +171,7 @@ class Beginning:
         if reset.kind == LATEST:
             return log.high_watermark
         search = Search(log, log.search_timestamp(self._deps.clock.now_ms() - reset.duration_ms))
-        await self._searches.run([search], _SEARCHER, _go_on)
+        await self._searches.run([search], _SEARCHER, _never_cancel)
         if isinstance(search.found, KafkaError):
             raise search.found
         if search.found is None:  # As in Apache Kafka, the member gets nothing until such a record exists.
@@ -179,5 +179,5 @@ class Beginning:
         return search.found.offset
 
 
-def _go_on() -> None:
+def _never_cancel() -> None:
     """Do nothing: these searches are never cancelled."""
