@@ -74,8 +74,8 @@ class GroupCoordinator(Coordinator[GroupShard]):
         topics: Topics that groups consume.
         elapsed_ms: Monotonic time; see `Coordinator`.
         new_id: Function that makes the unique part of member ids.
-        wish: Function that requests the initialization of share states. Its result is reported to `share_states_begun` or
-            `share_states_refused`.
+        wish: Function that requests the initialization of share states. Its result is reported to `note_share_states_initialized` or
+            `note_share_states_refused`.
     """
 
     topic = OFFSETS_TOPIC
@@ -211,39 +211,39 @@ class GroupCoordinator(Coordinator[GroupShard]):
         _check_stays(shard, request.group_id)
         return self._streams.heartbeat(shard, request, caller, now_ms(), ready)
 
-    def share_states_begun(self, group_id: str, partitions: Topics, now_ms: int) -> None:
+    def note_share_states_initialized(self, group_id: str, partitions: Topics, now_ms: int) -> None:
         """Note that the states of these partitions were initialized (`ShareProtocol.note_initialized`)."""
         self._share.note_initialized(self.shard_of(group_id), group_id, partitions, now_ms)
 
-    def share_states_refused(self, group_id: str, partitions: Topics, now_ms: int) -> None:
-        """Note that the states were not initialized, and must be requested again (`ShareProtocol.refused`)."""
-        self._share.refused(self.shard_of(group_id), group_id, partitions, now_ms)
+    def note_share_states_refused(self, group_id: str, partitions: Topics, now_ms: int) -> None:
+        """Note that the states were not initialized, and must be requested again (`ShareProtocol.note_refused`)."""
+        self._share.note_refused(self.shard_of(group_id), group_id, partitions, now_ms)
 
-    def share_states_asked(self, group_id: str, partitions: Topics) -> None:
-        """Note the start of a request for states of the group that `wish` did not start; `share_states_answered` ends it."""
+    def note_share_states_requested(self, group_id: str, partitions: Topics) -> None:
+        """Note the start of a request for states of the group that `wish` did not start; `note_share_states_answered` ends it."""
         self._share.note_requested(group_id, partitions)
 
-    def share_states_answered(self, group_id: str, partitions: Topics) -> None:
+    def note_share_states_answered(self, group_id: str, partitions: Topics) -> None:
         """Note that a request for states of the group has ended, whatever its result."""
         self._share.note_answered(group_id, partitions)
 
-    def share_states_to_move(self, group_id: str, partitions: Topics, now_ms: int) -> int:
+    def prepare_share_state_move(self, group_id: str, partitions: Topics, now_ms: int) -> int:
         """Prepare new start offsets for these partitions of an empty share group (`ShareProtocol.prepare_move`)."""
         shard = self._group_shard(group_id)
         _check_stays(shard, group_id)
         return self._share.prepare_move(shard, group_id, partitions, now_ms)
 
-    def share_states_to_forget(self, group_id: str, topic_ids: Collection[bytes], now_ms: int) -> Topics:
+    def prepare_share_state_reset(self, group_id: str, topic_ids: Collection[bytes], now_ms: int) -> Topics:
         """Prepare to reset an empty share group in these topics (`ShareProtocol.prepare_reset`)."""
         return self._share.prepare_reset(self._group_shard(group_id), group_id, topic_ids, now_ms)
 
-    def share_states_forgotten(self, group_id: str, topic_ids: Collection[bytes], now_ms: int) -> None:
-        """Note that the states in these topics were deleted (`ShareProtocol.forgotten`)."""
-        self._share.forgotten(self.shard_of(group_id), group_id, topic_ids, now_ms)
+    def note_share_states_deleted(self, group_id: str, topic_ids: Collection[bytes], now_ms: int) -> None:
+        """Note that the states in these topics were deleted (`ShareProtocol.note_deleted`)."""
+        self._share.note_deleted(self.shard_of(group_id), group_id, topic_ids, now_ms)
 
-    def all_share_states_to_forget(self, shard: GroupShard, group_id: str, now_ms: int) -> Topics:
-        """Prepare the deletion of a share group (`ShareProtocol.all_to_forget`)."""
-        return self._share.all_to_forget(shard, group_id, now_ms)
+    def prepare_share_state_deletion(self, shard: GroupShard, group_id: str, now_ms: int) -> Topics:
+        """Prepare the deletion of a share group (`ShareProtocol.prepare_deletion`)."""
+        return self._share.prepare_deletion(shard, group_id, now_ms)
 
     def initialized_share_partitions(self, group_id: str) -> Mapping[bytes, TopicStates]:
         """Return the group's partitions with initialized states; none if it is not a share group."""

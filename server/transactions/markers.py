@@ -23,7 +23,7 @@ SUPERSEDED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_
 
 
 class OffsetStore(Protocol):
-    """Keeper of the offsets that transactions commit: the group coordinator."""
+    """Store of the offsets that transactions commit: the group coordinator."""
 
     def transaction_ended(self, partition: int, producer_id: int, *, commit: bool) -> None:
         """Apply a transaction's marker that was written to a partition of `__consumer_offsets`."""

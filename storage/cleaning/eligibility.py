@@ -174,7 +174,7 @@ def assess_in_pieces(
     opened = open_transactions(log)
     eligible_at_ms, ways, forced_bytes = None, tuple[RemedyPlan, ...](), 0
     if waits_for is None and not found.is_due:
-        waits_for, explanation = _what_is_missing(found, bound, producer_id)
+        waits_for, explanation = _reason_not_due(found, bound, producer_id)
     if waits_for in _MAY_CHANGE and cleaner_off is None and uncleanable is None and log.failure is None:
         ends = ((each.first_offset, aborted_at_ms(each.producer_id)) for each in opened)
         known = [(first_offset, end_ms) for first_offset, end_ms in ends if end_ms is not None]
@@ -221,7 +221,7 @@ def assess_in_pieces(
     )
 
 
-def _what_is_missing(found: LogToClean, bound: Bound, producer_id: int | None) -> tuple[BlockedReason, str]:
+def _reason_not_due(found: LogToClean, bound: Bound, producer_id: int | None) -> tuple[BlockedReason, str]:
     """Return why a log that no operation has is not due."""
     log = found.log
     if found.cleanable_bytes > 0:

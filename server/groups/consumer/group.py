@@ -230,8 +230,11 @@ UNSETTLED_MAX = 16
 
 
 class PartitionOwners:
-    """Which member has which partition, as it follows from what the members have. A change of thousands of topics goes into the table in pieces later (`apply_waiting`), or when the table is asked for: the
-    step that brings the change stays short."""
+    """The member that owns each partition, computed from the members' assignments.
+
+    A change of thousands of topics is applied to the table later, in pieces (`apply_waiting`), or at the next access to the
+    table, so that the step that notes the change stays short.
+    """
 
     def __init__(self) -> None:
         self._table: dict[bytes, dict[int, str]] = {}

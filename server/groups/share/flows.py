@@ -46,14 +46,14 @@ class ShareFlows:
             except KafkaError as refusal:
                 error = refusal
             if error is None:
-                self._coordinator.share_states_begun(wish.group_id, wish.partitions, self._now_ms())
+                self._coordinator.note_share_states_initialized(wish.group_id, wish.partitions, self._now_ms())
             else:
                 log.warning("group %s: cannot initialize partition states: %s", wish.group_id, error)
                 self._refused(wish.group_id, wish.partitions)
         except KafkaError as refusal:
             log.warning("group %s: cannot persist partition states: %s", wish.group_id, refusal)
         finally:
-            self._coordinator.share_states_answered(wish.group_id, wish.partitions)
+            self._coordinator.note_share_states_answered(wish.group_id, wish.partitions)
 
     async def move(self, group_id: str, offsets: Offsets) -> Refusals:
         """Set the start offsets of a group without members, which is created if it does not exist. A partition for which this
@@ -65,10 +65,10 @@ class ShareFlows:
         """
         check_size(len(offsets), sum(map(len, offsets.values())))  # Before the table is made.
         partitions = {topic_id: frozenset(one) for topic_id, one in offsets.items()}
-        state_epoch = self._coordinator.share_states_to_move(group_id, partitions, self._now_ms())
+        state_epoch = self._coordinator.prepare_share_state_move(group_id, partitions, self._now_ms())
         if not any(partitions.values()):
             return {}
-        self._coordinator.share_states_asked(group_id, partitions)
+        self._coordinator.note_share_states_requested(group_id, partitions)
         try:
             try:
                 refusals = await self._persister().initialize(group_id, state_epoch, offsets)
@@ -78,17 +78,17 @@ class ShareFlows:
             # Partitions that were initialized must not be requested again with the others, or they would lose their offsets.
             begun, refused = _divided(partitions, refusals)
             if begun:
-                self._coordinator.share_states_begun(group_id, begun, self._now_ms())
+                self._coordinator.note_share_states_initialized(group_id, begun, self._now_ms())
             if refused:
                 self._refused(group_id, refused)
             return refusals
         finally:
-            self._coordinator.share_states_answered(group_id, partitions)
+            self._coordinator.note_share_states_answered(group_id, partitions)
 
     def _refused(self, group_id: str, partitions: Topics) -> None:
         """Note that these partitions have no states. They are requested again even if that cannot be written."""
         try:
-            self._coordinator.share_states_refused(group_id, partitions, self._now_ms())
+            self._coordinator.note_share_states_refused(group_id, partitions, self._now_ms())
         except KafkaError as error:
             log.warning("group %s: cannot persist rejected partition states: %s", group_id, error)
 
@@ -98,13 +98,13 @@ class ShareFlows:
         Raises:
             KafkaError: As `move`.
         """
-        partitions = self._coordinator.share_states_to_forget(group_id, topic_ids, self._now_ms())
+        partitions = self._coordinator.prepare_share_state_reset(group_id, topic_ids, self._now_ms())
         if not partitions:
             return {}, {}
         refusals = await self._persister().delete(group_id, partitions)
         failed = {topic_id for topic_id, _ in refusals}
         if done := partitions.keys() - failed:
-            self._coordinator.share_states_forgotten(group_id, done, self._now_ms())
+            self._coordinator.note_share_states_deleted(group_id, done, self._now_ms())
         return partitions, refusals
 
     async def forget_all(self, group_id: str) -> None:
@@ -115,7 +115,7 @@ class ShareFlows:
                 failure.
         """
         with self._coordinator.deleting_group(group_id) as shard:
-            partitions = self._coordinator.all_share_states_to_forget(shard, group_id, self._now_ms())
+            partitions = self._coordinator.prepare_share_state_deletion(shard, group_id, self._now_ms())
             if partitions:
                 refusals = await self._persister().delete(group_id, partitions)
                 for error in refusals.values():

@@ -44,7 +44,7 @@ _REFRESH_AFTER_MS = 2**31 - 1
 
 
 class StatesToInitialize(NamedTuple):
-    """Request to the share coordinator to initialize states. Its result goes to `ShareProtocol.note_initialized` or `refused`."""
+    """Request to the share coordinator to initialize states. Its result goes to `ShareProtocol.note_initialized` or `note_refused`."""
 
     group_id: str
     state_epoch: int
@@ -261,7 +261,7 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
             }
             self._write_states(shard, group, group.states.with_initialized(asked, self._topics.name_of), now_ms)
 
-    def refused(self, shard: GroupShard, group_id: str, partitions: Topics, now_ms: int) -> None:
+    def note_refused(self, shard: GroupShard, group_id: str, partitions: Topics, now_ms: int) -> None:
         """Note that the share coordinator could not initialize the states. The next heartbeat requests them again, except those
         that are in another open request. Errors as `RecordStore.append`."""
         group = shard.groups.get(group_id)
@@ -323,7 +323,7 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
         self._write_states(shard, group, group.states.with_deleting(found.keys(), self._topics.name_of), now_ms)
         return found
 
-    def all_to_forget(self, shard: GroupShard, group_id: str, now_ms: int) -> Topics:
+    def prepare_deletion(self, shard: GroupShard, group_id: str, now_ms: int) -> Topics:
         """Prepare the deletion of the group, and return all states that must be deleted; none if it is not a share group.
 
         Raises:
@@ -350,7 +350,7 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
         self._write_states(shard, group, StateTable().with_deleting(found.keys(), self._topics.name_of), now_ms)
         return found
 
-    def forgotten(self, shard: GroupShard, group_id: str, topic_ids: Collection[bytes], now_ms: int) -> None:
+    def note_deleted(self, shard: GroupShard, group_id: str, topic_ids: Collection[bytes], now_ms: int) -> None:
         """Note that the states of these topics were deleted. Errors as `RecordStore.append`."""
         group = shard.groups.get(group_id)
         if isinstance(group, ShareGroup) and group.states is not None:

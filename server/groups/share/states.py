@@ -47,7 +47,7 @@ class StateSummary(NamedTuple):
 
 
 class Persister(Protocol):
-    """Keeper of the states of share partitions: the interface of the share coordinator for groups.
+    """Store of the states of share partitions, Apache Kafka's Persister: the interface of the share coordinator for groups.
 
     Each method returns errors per partition; a KafkaError is for all partitions.
     """

@@ -254,7 +254,7 @@ HANDED_ON = {
     "handlers/share_sessions.py _compute_update": "tests of share requests: a member may keep what it needs longer",
     "sharing/leaders.py __init__": "as `_expire`",
     "sharing/leaders.py _expire": "tests of share requests: what a member has comes back",
-    "sharing/beginning.py _state_of": "while the share coordinator loads",
+    "sharing/loading.py _state_of": "while the share coordinator loads",
     "sharing/leaders.py _release": "while the share coordinator loads",
     "sharing/leaders.py locks_changed": "as `_expire`",
     "sharing/leaders.py run": "as `_expire`",

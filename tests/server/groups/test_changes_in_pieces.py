@@ -259,7 +259,7 @@ def share_beat(groups: ShareGroups, pieces: Pieces, member: str, epoch: int, **f
     pieces.jobs(groups)
     wishes, groups.wishes[:] = list(groups.wishes), []
     for wish in wishes:
-        begun = groups.coordinator.share_states_begun
+        begun = groups.coordinator.note_share_states_initialized
         pieces.piece(partial(begun, wish.group_id, wish.partitions, groups.now_ms))
 
 
