@@ -75,10 +75,10 @@ log = logging.getLogger("ottla.broker")
 
 
 class Broker:
-    """All nodes of this process on one store, for one life.
+    """All nodes of this process on one store, for one run.
 
     Args:
-        nodes: The nodes, which outlive it: the next life has the same ports.
+        nodes: The nodes, which outlive it: the next run has the same ports.
         next_producer_id: Lowest producer id that may be assigned.
         features_epoch: Lowest epoch of its features.
     """
@@ -322,7 +322,7 @@ def _node(config: BrokerConfig, controllers: tuple[ListenerConfig, ...]) -> Node
 
 
 def _logins(config: LiveConfig, clock: Clock, catalog: Catalog, rng: random.Random) -> Logins:
-    # The secret comes from data that no client gets, and is the same in the next life unless users change; directory ids would
+    # The secret comes from data that no client gets, and is the same in the next run unless users change; directory ids would
     # not do: DescribeQuorum returns them.
     stored = catalog.entries(SCRAM_USERS)
     secret = hashlib.sha256(json.dumps(dict(stored), sort_keys=True).encode()).digest() if stored else token_bytes(32)

@@ -1,6 +1,6 @@
 """Whole contents of a broker's data directories: emptied, copied, replaced. Blocks; for worker threads.
 
-No directory that a life has open is changed, except for the staging of new content.
+No directory that a run has open is changed, except for the staging of new content.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One life of a broker on bound listeners, until its logs are closed.
+"""One run of a broker on bound listeners, until its logs are closed.
 
 
 Start, in an order that leaves nothing behind if a step fails: lock and load the data directories, load or create the catalog,
@@ -27,10 +27,10 @@ from .node_run import STOP_DEADLINE_S
 
 
 class End(Enum):
-    """Ways in which a life ends."""
+    """Ways in which a run ends."""
 
     STOP = "cleanly, and its ports are given up"
-    PAUSE = "cleanly; the ports stay, and who connects waits for the next life"
+    PAUSE = "cleanly; the ports stay, and who connects waits for the next run"
     CRASH = "as by kill -9, but that the ports stay: connections are cut, nothing is flushed, no clean stop is marked"
 
 

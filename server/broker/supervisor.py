@@ -1,17 +1,17 @@
-"""Successive lives of a broker, on the same sockets.
+"""Successive runs of a broker, on the same sockets.
 
     restart             a clean stop, then a start
     crash               like kill -9, then a start: unflushed data is in the page cache, or lost with the process
     snapshot, restore   a clean stop; the data directories are copied away, or replaced; a start
     reset               a crash, and the data directories emptied; a start
 
-The listening sockets stay open, so ports stay the same, no other program gets them, and connections made between two lives wait
+The listening sockets stay open, so ports stay the same, no other program gets them, and connections made between two runs wait
 for the next one. All nodes are started again. The clock continues. Only a reset is like the first start: without moves of the
 clock, without faults, with another cluster id.
 
-A single task runs all lives, and handles requests for the next one in order. If a life cannot begin, the caller gets the error.
+A single task executes all runs, and handles requests for the next one in order. If a run cannot begin, the caller gets the error.
 The ports then stay bound but closed until a later start succeeds, or the stop. The same happens when the data directories have
-failed (`failed_dirs`), which ends a life like `kill -9`.
+failed (`failed_dirs`), which ends a run like `kill -9`.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     from ...storage.data_dirs.snapshots import Snapshot
     from .contents import DirectoryContents
 
-log = logging.getLogger("ottla.lives")
+log = logging.getLogger("ottla.supervisor")
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
 class RunEndedError(ControlError):
-    """The broker does not serve, or the life of the call has ended: UNAVAILABLE."""
+    """The broker does not serve, or the run of the call has ended: UNAVAILABLE."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(Kind.UNAVAILABLE, sentence)
@@ -67,19 +67,19 @@ class _Request:
 
     end: End
     between: Callable[[], None] | None = None
-    """Work between the lives, in a worker thread. The next life begins even if it raises."""
+    """Work between the runs, in a worker thread. The next run begins even if it raises."""
     anew_ms: int | None = None
     """Milliseconds by which the restarted clock is ahead of the wall clock; faults are removed as well. None, or an error of
     `between`: the clock continues."""
     is_reset: bool = False
-    """Whether the next life begins without data, like the first one."""
+    """Whether the next run begins without data, like the first one."""
     is_awaited: bool = True
     error: BaseException | None = None
     granted: trio.Event = field(default_factory=trio.Event)
 
 
 class Supervisor:
-    """The lives of a broker. All on Trio's thread; made by `run_supervisor`."""
+    """The runs of a broker. All on Trio's thread; made by `run_supervisor`."""
 
     def __init__(
         self,
@@ -103,13 +103,13 @@ class Supervisor:
         self.broker = self._make_broker()
         """The broker of the present life; between two lives that of the last one, closed, or of the next."""
         self.failure: Exception | None = None
-        """Error with which the last requested life could not begin, or with which the last one ended."""
+        """Error with which the last requested run could not begin, or with which the last one ended."""
         self.disks_lost = trio.Event()
-        """Set when a life has ended with its data directories, and not because of a declared fault."""
+        """Set when a run has ended with its data directories, and not because of a declared fault."""
         self.is_serving = False
-        """Whether `broker` serves: not while it starts, between two lives, or while it stops."""
+        """Whether `broker` serves: not while it starts, between two runs, or while it stops."""
         self.ended = trio.Event()
-        """Set when the present life begins to end."""
+        """Set when the present run begins to end."""
         self._is_over = False
         self._changed = trio.Event()
         """Set, and replaced, when `is_serving`, `failure` or `_is_over` change."""
@@ -130,19 +130,19 @@ class Supervisor:
 
     @property
     def bootstrap(self) -> str:
-        """HOST:PORT of each node's first listener, comma-separated, in id order. The same in all lives."""
+        """HOST:PORT of each node's first listener, comma-separated, in id order. The same in all runs."""
         return ",".join(node.listeners[0].address for node in self.nodes)
 
     @property
     def state(self) -> str:
-        """`serving`, `changing` between two lives, `down` after a life that could not begin, or `stopped`."""
+        """`serving`, `changing` between two runs, `down` after a run that could not begin, or `stopped`."""
         if self._is_over:
             return "stopped"
         if self.is_serving:
             return "serving"
         return "changing" if self.failure is None else "down"
 
-    # What each of these raises: RunEndedError if the broker is being stopped, so that no further life begins; and the error
+    # What each of these raises: RunEndedError if the broker is being stopped, so that no further run begins; and the error
     # with which the next one cannot begin, from `Broker.open`, or OSError if another program has taken a stopped node's port:
     # see the module.
 
@@ -216,7 +216,7 @@ class Supervisor:
         return DirectoryContents(self.files, self.broker.config.current.data_dirs, self.static.node_ids[0])
 
     def in_each_run(self, companion: Callable[[Broker], Awaitable[object]]) -> None:
-        """Run `companion(broker)` in the present life and in every later one; it is cancelled at the end of each."""
+        """Run `companion(broker)` in the present run and in every later one; it is cancelled at the end of each."""
         self._companions.append(companion)
         if self.is_serving:
             self.broker.tasks.start_soon(companion, self.broker)
@@ -228,10 +228,10 @@ class Supervisor:
         *args: Parameters.args,
         **options: Parameters.kwargs,
     ) -> Result:
-        """Call `function(broker, …)` in the present life; between two, in the next one. Returns or raises what it does.
+        """Call `function(broker, …)` in the present run; between two, in the next one. Returns or raises what it does.
 
         Raises:
-            RunEndedError: The life ended first, and the function was cancelled; or no life is present or requested.
+            RunEndedError: The run ended first, and the function was cancelled; or no run is present or requested.
         """
         broker = await self._serving()
         with trio.CancelScope() as scope:
@@ -280,7 +280,7 @@ class Supervisor:
         return self.broker
 
     def listen(self) -> None:
-        """Listen on all addresses of all nodes: a stopped node is started with the next life.
+        """Listen on all addresses of all nodes: a stopped node is started with the next run.
 
         Raises:
             OSError: An address cannot be bound.
@@ -292,7 +292,7 @@ class Supervisor:
     # The task
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run lives until `stop`. The task has started when the first life serves.
+        """Start one run after another until `stop`. The task has started when the first run serves.
 
         From then on only `stop` ends it, not the cancellation of its nursery: users of the broker end first.
         """
@@ -446,7 +446,7 @@ class Supervisor:
 
 class AdminListener(Protocol):
     """Interface to the listener of `http`, which is a higher room and is loaded only if it is on. It serves through all
-    lives."""
+    runs."""
 
     @property
     def address(self) -> str:
@@ -497,17 +497,17 @@ async def run_supervisor(
     admin: AdminListener | None = None,
     prepare: Callable[[Broker], Awaitable[object]] | None = None,
 ) -> AsyncIterator[Supervisor]:
-    """Start a broker, yield its lives while the block runs, and stop it cleanly.
+    """Start a broker, yield its runs while the block runs, and stop it cleanly.
 
     Args:
-        clock: The broker's clock, for all lives.
+        clock: The broker's clock, for all runs.
         rng: Source of ids, jitter and replica placement.
-        prepare: Called in the first life, and in the one after a reset, before it counts as serving.
+        prepare: Called in the first run, and in the one after a reset, before it counts as serving.
 
     Raises:
         OSError: An address cannot be bound, or the disk refuses.
         DataDirectoryError: A data directory cannot be used; each message is one clear line, and nothing was written.
-        Any error inside of a life, unchanged.
+        Any error inside of a run, unchanged.
     """
     supervisor = Supervisor(
         static,

@@ -33,9 +33,10 @@ from ..partitions.waits import FetchWaits
 from ..runtime.clock import Clock
 from ..runtime.threads import Work, load_cold, in_thread
 from ..runtime.time_slices import TimeSlice, run_cooperatively
-from .clean_pass import Throttler, clean, is_worth_it, report
+from .clean_pass import clean, is_worth_it, report
 from .clean_requests import CleanOutcome, CleanRequest, CleanRequests
 from .threads import CleanerSettings, CleanerThread
+from .throttler import Throttler
 from .watched import ActivePasses
 
 if TYPE_CHECKING:

@@ -202,7 +202,7 @@ class NodeConnections:
                 if self.is_closing or self._elapsed_s() + pause_s > end_s:
                     raise
             except OSError as error:
-                # A broker that never answered will not do so soon; one that did may be between two lives.
+                # A broker that never answered will not do so soon; one that did may be between two runs.
                 lasting = not known if isinstance(error, UnreachableError) else not repeatable
                 if lasting or self.is_closing or self._elapsed_s() + pause_s > begin_s + self.timeout_s:
                     raise

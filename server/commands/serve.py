@@ -37,6 +37,7 @@ from ..runtime.clock import Clock
 from ..runtime.gc_policy import GcPolicy
 from ..runtime.deferred_free import give_back, share_arenas
 from ..runtime.errors import ControlError
+from ..runtime.gc_policy import GcPolicy
 from ..runtime.nursery import open_plain_nursery
 from ..runtime.threads import Arguments
 from .frame.environment import read_environment
@@ -317,6 +318,7 @@ def _prepare(path: str | None) -> Callable[[Broker], Awaitable[object]] | None:
         return None
     from ..control.seed.seeding import apply_seed
     from ..control.seed.seed import seed_from
+    from ..control.seed.seeding import apply_seed
 
     return partial(apply_seed, seed=seed_from(path), unless_there=True)
 

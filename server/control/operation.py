@@ -71,7 +71,7 @@ class Nothing:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A function that is called with the broker, or with its lives, and its HTTP call."""
+    """A function that is called with the broker, or with its runs, and its HTTP call."""
 
     function: Callable[..., Any]
     method: Method

@@ -168,6 +168,7 @@ class Broker(KafkaCalls, Timed, Compacting, Faulting, Guarded, Limiting):
         """
         from ..control.seed.seeding import apply_seed
         from ..control.seed.seed import seed_from
+        from ..control.seed.seeding import apply_seed
 
         return self._ask(apply_seed, seed_from(source))
 

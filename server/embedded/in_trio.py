@@ -147,7 +147,7 @@ async def open_broker(
 
 @asynccontextmanager
 async def embedded_supervisor(options: Options) -> AsyncIterator[Supervisor]:
-    """Run the lives of a broker with these options, in its directory or a temporary one."""
+    """Execute the runs of a broker with these options, in its directory or a temporary one."""
     with data_directory(options.data_dir) as (data_dir, files):
         static = options.static_config(files, data_dir)
         admin = None if options.admin is None else _admin_http(options.admin, options.admin_token)

@@ -1,4 +1,4 @@
-"""One Trio loop in a thread, for the lives of one broker: from a start, successful or not, to the end of the thread."""
+"""One Trio loop in a thread, for the runs of one broker: from a start, successful or not, to the end of the thread."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ class Running:
             self._run = None
             return True
 
-    # Its lives
+    # Its runs
 
     def restart(self) -> None:
         """Stop cleanly and start again, with the same ports, data and clock. Stopped nodes are started as well.

@@ -43,6 +43,7 @@ from ..services.context import Context
 from ..sharing.acquiring import AcquireRequest
 from ..sharing.loading import LeadSharePartition
 from ..sharing.leaders import ShareLeaders, Visitor
+from ..sharing.loading import LeadSharePartition
 from ..sharing.share_partition import SharePartition
 from ..sharing.share_records import SharePartitionKey
 from ..sharing.share_sessions import FINAL_EPOCH, FULL_EPOCH, SessionKey, SharedPartition, ShareSession

@@ -64,7 +64,7 @@ def call_of(operation: Operation) -> Call[Any, Any]:
 
     Its parameters, except the broker, are the fields of the request; or its only parameter is the request.
 
-    An operation on the lives of a broker, not on the present one, is answered at any time.
+    An operation on the runs of a broker, not on the present one, is answered at any time.
     """
     function, said = operation.function, operation.descriptions
     hints = get_type_hints(function, include_extras=True)

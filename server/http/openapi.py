@@ -218,7 +218,7 @@ def _operation(call: AnyCall, requests: Schemas, answers: Schemas) -> dict[str, 
 def subject(call: AnyCall) -> str:
     """Return the subject of the call, in one word."""
     found = call.path.split("/")[2].removesuffix(".json") if call.path.startswith("/v1/") else "probes"
-    return "lives" if found in ENDS_OF_RUNS else found
+    return "runs" if found in ENDS_OF_RUNS else found
 
 
 def operation_id(call: AnyCall) -> str:

@@ -75,7 +75,7 @@ _DECLARING = (
     topic_configs,
     supervisor,
     leases,
-    planting,
+    seeding,
 )
 CALLS: tuple[AnyCall, ...] = (
     *TEXTS,

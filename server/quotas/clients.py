@@ -114,7 +114,7 @@ class Mutations:
 
 
 class ClientQuotas:
-    """Client quotas of one broker, in one life.
+    """Client quotas of one broker, in one run.
 
     Args:
         elapsed_ms: The broker's clock.

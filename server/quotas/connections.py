@@ -89,7 +89,7 @@ class ConnectionCounts:
 
 
 class ConnectionRates:
-    """Connection rates of one broker, in one life. Times are elapsed ones, in ms."""
+    """Connection rates of one broker, in one run. Times are elapsed ones, in ms."""
 
     def __init__(self, elapsed_ms: Callable[[], int], window: Window) -> None:
         self.bounds = AddressBounds()

@@ -53,7 +53,7 @@ class Holding:
 
 
 class QuotaTable:
-    """All quotas of one life. On Trio's thread."""
+    """All quotas of one run. On Trio's thread."""
 
     def __init__(self, elapsed_ms: Callable[[], int], window: Window, mutation_window: Window) -> None:
         self.holding = Holding()

@@ -59,7 +59,7 @@ def acknowledge(
         return update, []
     if any(repeats_last(partition, one, behind) for one, behind in pairwise(acknowledgements)):
         raise _not_acquired()  # A caller that acknowledges in pieces must not have changed anything before this error.
-    return update, _behind(acknowledgements, update.changes[-1].last)
+    return update, _after_offset(acknowledgements, update.changes[-1].last)
 
 
 def repeats_last(partition: SharePartition, one: Acknowledgement, behind: Acknowledgement) -> bool:
@@ -67,7 +67,7 @@ def repeats_last(partition: SharePartition, one: Acknowledgement, behind: Acknow
     return behind.first_offset == one.last_offset >= partition.start_offset and one.types[-1] != RENEW
 
 
-def _behind(acknowledgements: Sequence[Acknowledgement], offset: int) -> list[Acknowledgement]:
+def _after_offset(acknowledgements: Sequence[Acknowledgement], offset: int) -> list[Acknowledgement]:
     """Return the acknowledgements of records after `offset`."""
     left = [one for one in acknowledgements if one.last_offset > offset]
     if left and left[0].first_offset <= offset:

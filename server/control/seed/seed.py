@@ -17,7 +17,7 @@
     quotas:
       client-id=app: {producer_byte_rate: 1048576}        # by entity, as in `control.quotas`
 
-Checks that need no broker are made here, the others by `planting`.
+Checks that need no broker are made here, the others by `seeding`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class SeedRecord:
     headers: tuple[tuple[str, bytes | None], ...]
     partition: int | None
     timestamp_ms: Callable[[int], int] | None
-    """Function from the time of planting to the timestamp, both in ms since 1970; None: the time of planting."""
+    """Function from the time of seeding to the timestamp, both in ms since 1970; None: the time of seeding."""
     repeat: int
     numbered: bool
     """Whether `{n}` in key and value is the number of the repetition."""

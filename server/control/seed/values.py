@@ -83,7 +83,7 @@ def bytes_of(field: SeedField) -> bytes | None:
 
 
 def timestamp_of(field: SeedField) -> Callable[[int], int]:
-    """Return a timestamp as a function of the time of planting, both in ms since 1970. ControlError: not a time."""
+    """Return a timestamp as a function of the time of seeding, both in ms since 1970. ControlError: not a time."""
     value = field.value
     if isinstance(value, str):
         if ago := _AGO.fullmatch(value):

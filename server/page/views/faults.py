@@ -62,7 +62,7 @@ async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
             Section("move", "move_clock", clock.is_frozen),
             Section("faults", "faults", len(faults), rows),
             Section("declare", "declare_fault", CHOICES),
-            Section("lives", "lives", None),
+            Section("runs", "runs", None),
         ),
     )
 

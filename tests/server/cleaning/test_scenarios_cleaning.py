@@ -19,7 +19,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.server.broker.broker import Broker
-from ottla.server.cleaning.clean_pass import Throttler
+from ottla.server.cleaning.throttler import Throttler
 from ottla.server.config.resources import ConfigResourceType
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.topics.catalog_file import CLUSTER_DEFAULT

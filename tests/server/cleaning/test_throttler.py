@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.server.cleaning.clean_pass import PERIOD_S, Throttler
+from ottla.server.cleaning.throttler import PERIOD_S, Throttler
 
 LIMIT = 1_000_000
 

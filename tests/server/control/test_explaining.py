@@ -25,7 +25,7 @@ from ottla.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from ottla.server.cleaning.clean_pass import PERIOD_S
+from ottla.server.cleaning.throttler import PERIOD_S
 from ottla.server.control.dry_run import dry_run
 from ottla.server.control.explain import explain
 from ottla.server.runtime import time_slices

@@ -30,6 +30,7 @@ from ottla.server.sharing import leaders, share_sessions
 from ottla.server.sharing.acknowledging import ACCEPT, RENEW
 from ottla.server.sharing.loading import ShareStateLoader, LeadSharePartition
 from ottla.server.sharing.leaders import Visitor
+from ottla.server.sharing.loading import LeadSharePartition, ShareStateLoader
 from ottla.server.sharing.share_records import SharePartitionKey
 from ottla.server.sharing.share_sessions import FINAL_EPOCH, FULL_EPOCH, SessionKey, SharedPartition
 from ottla.storage.disk.os_files import OsFiles

@@ -49,8 +49,8 @@ def first_life(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look after minutes instead of hours: clients that never rest make every second of them long."""
-    monkeypatch.setattr(collector, "NOW_AND_THEN_S", 20.0)
-    monkeypatch.setattr(collector, "AT_LAST_S", 120.0)
+    monkeypatch.setattr(gc_policy, "NOW_AND_THEN_S", 20.0)
+    monkeypatch.setattr(gc_policy, "AT_LAST_S", 120.0)
 
 
 FIRST_LOOK_S = 2 * LOOK_S
@@ -62,7 +62,7 @@ class Blocks:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, taken: int) -> None:
         self.taken = taken
-        monkeypatch.setattr(collector, "getallocatedblocks", lambda: self.taken)
+        monkeypatch.setattr(gc_policy, "getallocatedblocks", lambda: self.taken)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ async def test_garbage_of_an_earlier_run_is_freed_by_the_first_check(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given_back: list[float] = []
-    monkeypatch.setattr(collector, "give_back", lambda: given_back.append(trio.current_time()))
+    monkeypatch.setattr(gc_policy, "give_back", lambda: given_back.append(trio.current_time()))
     for earlier_lives in range(3):
         garbage = OldGarbage()
         with trio.move_on_after(FIRST_LOOK_S):
@@ -154,7 +154,7 @@ async def test_a_large_collection_runs_when_no_client_waits(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ask)
         nursery.start_soon(GcPolicy().run)
-        await trio.sleep(collector.NOW_AND_THEN_S + 4 * LOOK_S)
+        await trio.sleep(gc_policy.NOW_AND_THEN_S + 4 * LOOK_S)
         assert garbage.is_there()
         clients.cancel()
         await trio.sleep(2 * LOOK_S)
@@ -174,7 +174,7 @@ async def test_a_relatively_small_collection_runs_even_with_busy_clients(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ask_and_ask, QUIET_S / QUIET_PASSES / 2)
         nursery.start_soon(of_broker.run)
-        await trio.sleep(collector.NOW_AND_THEN_S + LOOK_S)
+        await trio.sleep(gc_policy.NOW_AND_THEN_S + LOOK_S)
         assert not garbage.is_there()
         nursery.cancel_scope.cancel()
 
@@ -183,7 +183,7 @@ async def test_a_relatively_small_collection_runs_even_with_busy_clients(
 async def test_memory_allocated_and_freed_between_two_collections_is_searched(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collector, "NOW_AND_THEN_S", 10_000.0)
+    monkeypatch.setattr(gc_policy, "NOW_AND_THEN_S", 10_000.0)
     garbage, blocks = OldGarbage(), Blocks(monkeypatch, LITTLE_BLOCKS)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ask_and_ask, QUIET_S / QUIET_PASSES / 2)
@@ -211,7 +211,7 @@ async def test_a_permanently_busy_broker_is_finally_collected(
         else:
             of_broker.put_off()
         nursery.start_soon(of_broker.run)
-        await trio.sleep(collector.AT_LAST_S - 2 * LOOK_S)
+        await trio.sleep(gc_policy.AT_LAST_S - 2 * LOOK_S)
         assert garbage.is_there()
         await trio.sleep(4 * LOOK_S)
         assert not garbage.is_there()
@@ -243,7 +243,7 @@ async def test_the_collector_continues_without_an_available_thread(
     def refuse() -> None:
         raise error
 
-    monkeypatch.setattr(collector, "give_back", refuse)
+    monkeypatch.setattr(gc_policy, "give_back", refuse)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(GcPolicy().run)
         for _ in range(2):
