@@ -19,7 +19,7 @@ from ...protocol.compression import MAX_DECOMPRESSED_BATCH_BYTES, decompress
 from ...protocol.errors import CorruptRecordError
 from ...protocol.records import CODEC_MASK, HEADER_BYTES, LOG_APPEND_TIME_BIT, RecordBatch
 from .batch_window import BatchWindow, Bools, Damage, Int64s
-from .lanes import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, hop, check, varints
+from .lanes import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, check, hop, varints
 
 GROUP_BYTES = 32 << 20
 """Size of unpacked records that are decoded together. A single batch may be larger."""

@@ -24,7 +24,7 @@ from .key_audit import KeyRows, KeyTable
 from .log_view import Report, WindowCursor
 from .promises import JudgedRange, Promises
 from .record_table import NO_HORIZON, RecordTable, differing, table_of
-from .segment_checks import BatchPlaces, finding_at, check_epochs, check_fields, check_indexes
+from .segment_checks import BatchPlaces, check_epochs, check_fields, check_indexes, finding_at
 
 
 @dataclass(slots=True)

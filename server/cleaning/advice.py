@@ -13,7 +13,7 @@ from typing import Any
 
 # Needed at run time: the schema of the control API reads these type hints.
 from ...storage.cleaning.clean_stats import CleanStats
-from ...storage.cleaning.eligibility import Eligibility, BlockedReason
+from ...storage.cleaning.eligibility import BlockedReason, Eligibility
 from ...storage.cleaning.outlook import RemedyAction, RemedyPlan
 from ...storage.disk.paths import TopicPartition
 

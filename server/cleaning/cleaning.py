@@ -31,7 +31,7 @@ from ...storage.topics.config import LogConfig
 from ..config.live_config import LiveConfig
 from ..partitions.waits import FetchWaits
 from ..runtime.clock import Clock
-from ..runtime.threads import Work, load_cold, in_thread
+from ..runtime.threads import Work, in_thread, load_cold
 from ..runtime.time_slices import TimeSlice, run_cooperatively
 from .clean_pass import clean, is_worth_it, report
 from .clean_requests import CleanOutcome, CleanRequest, CleanRequests

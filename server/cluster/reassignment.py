@@ -16,7 +16,7 @@ from ..partitions.topics import NAME_CHARS_SHOWN, NO_LEADER, Partition, Reassign
 from ..runtime.time_slices import TimeSlice
 from .cluster import Cluster
 from .leadership import Leadership, first_leadership
-from .placement import Placement, publish_placements, complete_reassignment, write_placements
+from .placement import Placement, complete_reassignment, publish_placements, write_placements
 from .replication_throttle import NewReplica
 from .topic_plans import Replicas, check_assignments
 

@@ -27,7 +27,7 @@ from ..runtime.clock import Clock
 from ..runtime.time_slices import TimeSlice, run_cooperatively
 from .cluster import Cluster
 from .leadership import Leadership
-from .placement import SECTION, Placement, facts_of, publish_placements, complete_reassignment, write_placements
+from .placement import SECTION, Placement, complete_reassignment, facts_of, publish_placements, write_placements
 from .replication_throttle import NewReplica
 
 log = logging.getLogger("ottla.reassignments")

@@ -34,7 +34,6 @@ from ..config.properties import Properties, parse_server_properties, refuse_comm
 from ..config.static_config import StaticConfig, default_listener
 from ..handlers import Handlers, load
 from ..runtime.clock import Clock
-from ..runtime.gc_policy import GcPolicy
 from ..runtime.deferred_free import give_back, share_arenas
 from ..runtime.errors import ControlError
 from ..runtime.gc_policy import GcPolicy
@@ -316,7 +315,6 @@ def _with_environment(file: Properties, variables: Mapping[str, str]) -> Propert
 def _prepare(path: str | None) -> Callable[[Broker], Awaitable[object]] | None:
     if path is None:
         return None
-    from ..control.seed.seeding import apply_seed
     from ..control.seed.seed import seed_from
     from ..control.seed.seeding import apply_seed
 

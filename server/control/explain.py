@@ -14,12 +14,12 @@ from ...protocol.errors import KafkaError
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.cleaning.dirtiness import BoundBy, dirtiness_in_pieces, find_bound_in_pieces
 from ...storage.cleaning.key_history import (
-    TransactionOutcome,
-    RemovalReason,
     KeyHistory,
     KeyRecord,
     KeySearch,
+    RemovalReason,
     RetentionReason,
+    TransactionOutcome,
 )
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log

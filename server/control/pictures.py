@@ -16,9 +16,9 @@ from ...protocol.errors import KafkaError
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.disk.paths import OFFSET_MAX
 from ...storage.logs.log import Log
+from ...storage.pictures.capturing import BARS_MAX, picture_in_pieces
 from ...storage.pictures.contents import BUCKETS_MAX, RangeScan
 from ...storage.pictures.log_picture import Contents, LogPicture
-from ...storage.pictures.capturing import BARS_MAX, picture_in_pieces
 from ...storage.steps import Steps
 from ..broker.broker import Broker
 from ..cleaning.advice import CleanerStatus

@@ -17,7 +17,7 @@ from ..client.values import murmur2, partition_of_hash
 from ..partitions.large_appends import append_later
 from ..partitions.topics import NO_LEADER
 from ..runtime.errors import ControlError, Kind, check_number, refusal
-from ..runtime.threads import TRIES_MAX, Work, load_cold, in_thread, in_worker
+from ..runtime.threads import TRIES_MAX, Work, in_thread, in_worker, load_cold
 from .operation import INT64_MAX, Encoding, Length, Name, PartitionId, Range, TopicName, decoded, encoded, operation
 from .partitions import logs_of, topic_named
 

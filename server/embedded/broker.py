@@ -166,7 +166,6 @@ class Broker(KafkaCalls, Timed, Compacting, Faulting, Guarded, Limiting):
         Raises:
             ControlError: The seed is invalid or conflicts; the line names file, line and field. Nothing was created.
         """
-        from ..control.seed.seeding import apply_seed
         from ..control.seed.seed import seed_from
         from ..control.seed.seeding import apply_seed
 

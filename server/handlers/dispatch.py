@@ -67,7 +67,7 @@ def apply_faults(handlers: Handlers, faults: Faults) -> None:
     if not active:
         handlers.interpose("faults", {})
         return
-    from .faulted import wrap_with_faults, matching_api_keys  # A broker without faults must not load it.
+    from .faulted import matching_api_keys, wrap_with_faults  # A broker without faults must not load it.
 
     keys = {key for declaration in active for key in matching_api_keys(declaration)}
     handlers.interpose("faults", {key: partial(wrap_with_faults, faults) for key in keys})

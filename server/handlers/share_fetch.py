@@ -41,13 +41,12 @@ from ..runtime.threads import TRIES_MAX, load_cold
 from ..runtime.time_slices import run_cooperatively
 from ..services.context import Context
 from ..sharing.acquiring import AcquireRequest
-from ..sharing.loading import LeadSharePartition
+from ..sharing.fetching import NOTHING, AcquiredSlice, OfferedRecords, acquire_offered, offer
 from ..sharing.leaders import ShareLeaders, Visitor
 from ..sharing.loading import LeadSharePartition
 from ..sharing.share_partition import SharePartition
 from ..sharing.share_records import SharePartitionKey
 from ..sharing.share_sessions import FINAL_EPOCH, FULL_EPOCH, SessionKey, SharedPartition, ShareSession
-from ..sharing.fetching import NOTHING, OfferedRecords, AcquiredSlice, offer, acquire_offered
 from .fetch import wait_for
 from .routing import led_partition
 from .share_sessions import RENEWALS_SINCE, Acknowledging, CurrentLeaders, checked, find_partition

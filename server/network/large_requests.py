@@ -18,7 +18,6 @@ import trio
 
 from ...protocol.connection import REQUEST_ELEMENTS_MAX, Request, encode_response, learn, parse_request
 from ...protocol.errors import LargeMessageError, ProtocolError
-from ..runtime.gc_policy import GcPolicy
 from ..runtime.deferred_free import free, free_frames, give_back
 from ..runtime.gc_policy import GcPolicy
 from .request_memory import RequestMemory

@@ -23,7 +23,7 @@ from ...storage.disk.files import WouldWaitError
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import AppendInfo
 from ...storage.produce.record_checks import CheckedBatch, LargeBatchError
-from ..runtime.threads import TRIES_MAX, Work, load_cold, in_thread
+from ..runtime.threads import TRIES_MAX, Work, in_thread, load_cold
 from .appends import Appends
 from .topics import Partition
 

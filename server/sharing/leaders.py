@@ -25,11 +25,11 @@ from ..runtime.time_slices import TimeSlice
 from .loading import (
     STATE_RETRY_MS,
     STATE_TRIES,
-    ShareStateLoader,
     LeadSharePartition,
     ShareGroupConfig,
-    share_group_config,
+    ShareStateLoader,
     error_for_members,
+    share_group_config,
 )
 from .share_partition import RUNS_AT_ONCE, SharePartition, Update
 from .share_records import SharePartitionKey

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ....protocol.errors import KafkaError
 from .protocol import StatesToInitialize
-from .states import UNKNOWN_OFFSET, Offsets, Refusals, Persister, Topics, check_size
+from .states import UNKNOWN_OFFSET, Offsets, Persister, Refusals, Topics, check_size
 
 if TYPE_CHECKING:
     from ..coordinator import GroupCoordinator

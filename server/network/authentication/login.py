@@ -21,7 +21,7 @@ from ..dispatcher import HangUpError, RequestDispatcher, RequestingClient, finis
 from ..frames import FrameReader
 from ..large_requests import Learning
 from ..transport import Part
-from .allowance import BEFORE_BYTES, BEFORE_S, ELEMENTS_MAX, Allowance, delay_answer, refused, error_message
+from .allowance import BEFORE_BYTES, BEFORE_S, ELEMENTS_MAX, Allowance, delay_answer, error_message, refused
 from .counts import Counts
 from .proving import AUTHENTICATE_KEY, HANDSHAKE_KEY, MAX_RECEIVE, Login, Send, take_bare_tokens
 from .session import Session

@@ -14,7 +14,7 @@ from ...runtime.log_rate_limit import LogRateLimiter
 from ...security.principal import UnprovenError
 from ..dispatcher import Handler, HangUpError, RequestDispatcher, RequestingClient, finished, handler_of, one_line
 from ..frames import FrameReader
-from .allowance import delay_answer, refused, error_message
+from .allowance import delay_answer, error_message, refused
 from .counts import Counts
 from .proving import AUTHENTICATE_KEY, HANDSHAKE_KEY, MAX_RECEIVE, Login, Send, take_bare_tokens
 

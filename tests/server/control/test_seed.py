@@ -19,8 +19,8 @@ from ottla.server.broker.supervisor import run_supervisor
 from ottla.server.client.values import partition_of
 from ottla.server.config.static_config import static_config
 from ottla.server.control.seed.fields import NESTED_MAX, SEED_BYTES_MAX, field_of
-from ottla.server.control.seed.seeding import SeedResult, SeededTopic, apply_seed
-from ottla.server.control.seed.seed import RECORDS_MAX, Seed, export, seed_from, seed_of, seed_from_text
+from ottla.server.control.seed.seed import RECORDS_MAX, Seed, export, seed_from, seed_from_text, seed_of
+from ottla.server.control.seed.seeding import SeededTopic, SeedResult, apply_seed
 from ottla.server.runtime.errors import ControlError, Kind
 from support.broker.conversation import create_topic, fetch, produce, records_of
 from support.broker.raw_client import RawClient

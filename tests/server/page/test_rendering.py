@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.server.control.broker_state import ListenerState, NodeState
-from ottla.server.page.rendering import Viewer, changes, static, render_document
+from ottla.server.page.rendering import Viewer, changes, render_document, static
 from ottla.server.page.section import Page, Row, Section
 from ottla.server.page.views.producers import ProducerRow
 

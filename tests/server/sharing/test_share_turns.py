@@ -28,7 +28,6 @@ from ottla.server.runtime.time_slices import TimeSlice, passes, run_cooperativel
 from ottla.server.services.share_persister import SharePersister
 from ottla.server.sharing import leaders, share_sessions
 from ottla.server.sharing.acknowledging import ACCEPT, RENEW
-from ottla.server.sharing.loading import ShareStateLoader, LeadSharePartition
 from ottla.server.sharing.leaders import Visitor
 from ottla.server.sharing.loading import LeadSharePartition, ShareStateLoader
 from ottla.server.sharing.share_records import SharePartitionKey

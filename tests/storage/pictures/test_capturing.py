@@ -10,9 +10,9 @@ import pytest
 
 from ottla.storage.cleaning.eligibility import assess_in_pieces
 from ottla.storage.logs.log import Log
+from ottla.storage.pictures.capturing import picture_in_pieces
 from ottla.storage.pictures.contents import BATCH_BYTES_MAX, UNPACKED_BYTES_MAX, RangeScan
 from ottla.storage.pictures.log_picture import Bar, Contents, LogPicture, Part
-from ottla.storage.pictures.capturing import picture_in_pieces
 from ottla.storage.steps import to_the_end
 from support.logs.make_log import Producer, all_batches, append, clean, log_with_holes, make_log
 from support.noted import each_case

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.server.commands.admin.asking import duration_text, format_value, field_words
+from ottla.server.commands.admin.asking import duration_text, field_words, format_value
 from ottla.server.commands.frame.options import duration_ms
 
 

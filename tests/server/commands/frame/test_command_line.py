@@ -12,7 +12,7 @@ import pytest
 
 from ottla.server.commands.cli import main, with_exit_code
 from ottla.server.commands.completion import CommandPlace, places
-from ottla.server.commands.frame.command_line import CommandCall, top, parse_command_line
+from ottla.server.commands.frame.command_line import CommandCall, parse_command_line, top
 from ottla.server.commands.frame.errors import CommandError
 from ottla.server.commands.frame.parser import takes_value
 from ottla.server.commands.frame.table import ROWS, load
