@@ -35,7 +35,7 @@ class End(Enum):
 
 
 class Ending:
-    """The way in which the present life will end, which `run_broker` reads then."""
+    """The way in which the present run will end, which `run_broker` reads then."""
 
     def __init__(self) -> None:
         self.end = End.STOP

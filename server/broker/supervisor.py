@@ -63,12 +63,12 @@ class RunEndedError(ControlError):
 
 @dataclass(slots=True, eq=False)
 class _Request:
-    """Request to end a life, and to begin the next one unless `end` is STOP."""
+    """Request to end a run, and to begin the next one unless `end` is STOP."""
 
     end: End
     between: Callable[[], None] | None = None
     """Work between the runs, in a worker thread. The next run begins even if it raises."""
-    anew_ms: int | None = None
+    clock_ahead_ms: int | None = None
     """Milliseconds by which the restarted clock is ahead of the wall clock; faults are removed as well. None, or an error of
     `between`: the clock continues."""
     is_reset: bool = False
@@ -99,9 +99,9 @@ class Supervisor:
         self._prepare = prepare
         self.nodes = nodes_of(static)
         self.faults = Faults()
-        """Faults declared for all lives, until a reset; those of disks end with the life."""
+        """Faults declared for all runs, until a reset; those of disks end with the run."""
         self.broker = self._make_broker()
-        """The broker of the present life; between two lives that of the last one, closed, or of the next."""
+        """The broker of the present run; between two runs that of the last one, closed, or of the next."""
         self.failure: Exception | None = None
         """Error with which the last requested run could not begin, or with which the last one ended."""
         self.disks_lost = trio.Event()
@@ -113,7 +113,7 @@ class Supervisor:
         self._is_over = False
         self._changed = trio.Event()
         """Set, and replaced, when `is_serving`, `failure` or `_is_over` change."""
-        self._wishes: deque[_Request] = deque()
+        self._requests: deque[_Request] = deque()
         self._wished = trio.Event()
         self._changing = trio.Lock()
         """Held from a request, or from its staging, to its end: a start removes staged files that it finds."""
@@ -162,7 +162,7 @@ class Supervisor:
         Raises:
             OSError: The disk refused the deletion; the broker serves, with the old data.
         """
-        await self._submit(_Request(End.CRASH, self._contents.emptying(self.rng), anew_ms=0, is_reset=True))
+        await self._submit(_Request(End.CRASH, self._contents.emptying(self.rng), clock_ahead_ms=0, is_reset=True))
 
     async def snapshot(self, path: str) -> Snapshot:
         """Stop cleanly, copy all data to the new directory `path`, on disk, and start again.
@@ -197,8 +197,10 @@ class Supervisor:
             with trio.CancelScope(shield=True):  # staged files must be used or removed
                 exchange = await self._on_disk(contents.staged, snapshot, self.rng)
                 try:
-                    await self._grant_of(
-                        _Request(End.PAUSE, partial(contents.put_in_place, exchange), anew_ms=snapshot.clock_ahead_ms)
+                    await self._wait_for(
+                        _Request(
+                            End.PAUSE, partial(contents.put_in_place, exchange), clock_ahead_ms=snapshot.clock_ahead_ms
+                        )
                     )
                 except RunEndedError:
                     await self._on_disk(exchange.drop)
@@ -247,28 +249,28 @@ class Supervisor:
     async def stop(self) -> None:
         """Stop cleanly, release the ports, and return when that is done. Does nothing if it has stopped."""
         if not self._is_over:
-            wish = _Request(End.STOP)
-            self._open.add(wish)
-            self._wishes.appendleft(wish)
+            request = _Request(End.STOP)
+            self._open.add(request)
+            self._requests.appendleft(request)
             self._wished.set()
-            await wish.granted.wait()
+            await request.granted.wait()
 
-    async def _submit(self, wish: _Request) -> None:
+    async def _submit(self, request: _Request) -> None:
         async with self._changing:
-            await self._grant_of(wish)
+            await self._wait_for(request)
 
-    async def _grant_of(self, wish: _Request) -> None:
-        if self._is_over or any(each.end is End.STOP for each in self._wishes):
+    async def _wait_for(self, request: _Request) -> None:
+        if self._is_over or any(each.end is End.STOP for each in self._requests):
             raise RunEndedError("the broker is stopping")
-        self._open.add(wish)
-        self._wishes.append(wish)
+        self._open.add(request)
+        self._requests.append(request)
         self._wished.set()
         try:
-            await wish.granted.wait()
+            await request.granted.wait()
         finally:
-            wish.is_awaited = False
-        if wish.error is not None:
-            raise wish.error
+            request.is_awaited = False
+        if request.error is not None:
+            raise request.error
 
     async def _serving(self) -> Broker:
         while not self.is_serving:
@@ -298,9 +300,9 @@ class Supervisor:
         """
         try:
             with trio.CancelScope() as scope:
-                wish = await self._first_run(scope, task_status)
-                while wish is None or wish.end is not End.STOP:
-                    wish = await (self._close_until_request() if wish is None else self._next_run(wish))
+                request = await self._first_run(scope, task_status)
+                while request is None or request.end is not End.STOP:
+                    request = await (self._close_until_request() if request is None else self._next_run(request))
         finally:
             self._is_over = True
             self.is_serving = False
@@ -317,18 +319,18 @@ class Supervisor:
             # A start that is being cancelled has not started: Trio waits for its end.
             scope.shield = trio.current_effective_deadline() > -math.inf
 
-        return await self._live(note_begun, is_first=True)
+        return await self._run_once(note_begun, is_first=True)
 
-    async def _next_run(self, wish: _Request) -> _Request | None:
-        """Run the requested life, as `_live` does. In any case, `wish` is granted."""
+    async def _next_run(self, request: _Request) -> _Request | None:
+        """Run the requested run, as `_run_once` does. In any case, `request` is granted."""
         try:
-            if wish.between is not None:
-                await trio.to_thread.run_sync(wish.between)
+            if request.between is not None:
+                await trio.to_thread.run_sync(request.between)
         except Exception as error:  # noqa: BLE001 - the caller gets any error, and the present data is served
-            wish.error = error
+            request.error = error
         else:
-            if wish.anew_ms is not None:
-                self.clock.reset(wish.anew_ms)
+            if request.clock_ahead_ms is not None:
+                self.clock.reset(request.clock_ahead_ms)
                 self.faults.clear()
         self.broker = self._make_broker(self.broker.next_producer_id, self.broker.config.features_epoch + 1)
         self.broker.collector.take_over()
@@ -337,17 +339,19 @@ class Supervisor:
         def note_begun() -> None:
             nonlocal has_begun
             has_begun = True
-            self._grant(wish)
+            self._grant(request)
 
         try:
-            is_first = wish.is_reset and wish.error is None
-            return await self._live(note_begun, is_first=is_first, begins_emptied=wish.anew_ms is not None)
+            is_first = request.is_reset and request.error is None
+            return await self._run_once(
+                note_begun, is_first=is_first, begins_emptied=request.clock_ahead_ms is not None
+            )
         except Exception as error:
             if has_begun:
                 raise
-            self.failure = wish.error = error
+            self.failure = request.error = error
             log.error("the broker cannot be restarted: %s", error)
-            self._grant(wish)
+            self._grant(request)
             return await self._close_until_request()
 
     async def _close_until_request(self) -> _Request:
@@ -357,11 +361,11 @@ class Supervisor:
         self._notify()
         return await self._next_request()
 
-    def _grant(self, wish: _Request) -> None:
-        if wish.error is not None and not wish.is_awaited:
-            log.error("the caller of a failed restart has gone: %s", wish.error)
-        self._open.discard(wish)
-        wish.granted.set()
+    def _grant(self, request: _Request) -> None:
+        if request.error is not None and not request.is_awaited:
+            log.error("the caller of a failed restart has gone: %s", request.error)
+        self._open.discard(request)
+        request.granted.set()
 
     def _make_broker(self, next_producer_id: int = 0, features_epoch: int = 0) -> Broker:
         return Broker(
@@ -375,10 +379,10 @@ class Supervisor:
             features_epoch=features_epoch,
         )
 
-    async def _live(
+    async def _run_once(
         self, begun: Callable[[], None], *, is_first: bool = False, begins_emptied: bool = False
     ) -> _Request | None:
-        """Run a life; return the request that has ended it, or None if its data directories have failed."""
+        """Execute one run; return the request that has ended it, or None if its data directories have failed."""
         broker = self.broker
         self.listen()
         async with run_broker(broker) as ending:
@@ -393,17 +397,17 @@ class Supervisor:
             begun()
             self._notify()
             try:
-                wish = await self._next_request_or_failure(broker.failed_dirs)
+                request = await self._next_request_or_failure(broker.failed_dirs)
             finally:
                 self.is_serving = False
                 self.ended.set()
-            if wish is None:
+            if request is None:
                 ending.end = End.CRASH
                 self._disks_failed(broker.failed_dirs)
             else:
-                ending.end = wish.end
+                ending.end = request.end
             await self._end_calls(broker)
-        return wish
+        return request
 
     def _disks_failed(self, failed_dirs: FailedDirs) -> None:
         self.failure = OSError(failed_dirs.reason)
@@ -413,20 +417,20 @@ class Supervisor:
             self.disks_lost.set()
 
     async def _next_request(self) -> _Request:
-        while not self._wishes:
+        while not self._requests:
             self._wished = trio.Event()
             await self._wished.wait()
-        return self._wishes.popleft()
+        return self._requests.popleft()
 
     async def _next_request_or_failure(self, failed_dirs: FailedDirs) -> _Request | None:
         """Return the next request; None if the data directories fail before."""
         failed_dirs.on_end = lambda: self._wished.set()
-        while not self._wishes:
+        while not self._requests:
             if failed_dirs.reason is not None:
                 return None
             self._wished = trio.Event()
             await self._wished.wait()
-        return self._wishes.popleft()
+        return self._requests.popleft()
 
     async def _end_calls(self, broker: Broker) -> None:
         broker.services.cleaning.stop()  # for callers that wait for the end of a pass

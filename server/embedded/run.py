@@ -35,7 +35,7 @@ class Run:
         self.supervisor: Supervisor
         self._options = options
         self._process_id = os.getpid()
-        self._runner = threading.Thread(target=self._live, name=THREAD_NAME, daemon=True)
+        self._runner = threading.Thread(target=self._run_broker, name=THREAD_NAME, daemon=True)
         self._thread = 0
         self._beginning = threading.Lock()
         self._has_begun = False
@@ -90,7 +90,7 @@ class Run:
         if not self.is_serving:
             self._scope.cancel()
 
-    def _live(self) -> None:
+    def _run_broker(self) -> None:
         try:
             with self._beginning:
                 if self.is_stopping:

@@ -74,7 +74,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         topics: Topics that groups consume.
         elapsed_ms: Monotonic time; see `Coordinator`.
         new_id: Function that makes the unique part of member ids.
-        wish: Function that requests the initialization of share states. Its result is reported to `note_share_states_initialized` or
+        request_states: Function that requests the initialization of share states. Its result is reported to `note_share_states_initialized` or
             `note_share_states_refused`.
     """
 
@@ -89,7 +89,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         elapsed_ms: Callable[[], int],
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
         on_earlier: Callable[[], None] = lambda: None,
-        wish: Callable[[StatesToInitialize], None] = lambda _: None,
+        request_states: Callable[[StatesToInitialize], None] = lambda _: None,
     ) -> None:
         super().__init__(store, elapsed_ms, on_earlier)
         self._settings = settings
@@ -108,7 +108,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         )
         members = ClassicMembers(settings, self._consumer, migration, new_id)
         self._classic_requests = ClassicRequests(settings, store, self._classic, members, self._closing)
-        self._share = ShareProtocol(settings, store, self._deadlines, topics, self._start_job, wish)
+        self._share = ShareProtocol(settings, store, self._deadlines, topics, self._start_job, request_states)
         self._streams = StreamsProtocol(settings, store, self._deadlines, topics, self._start_job, self._close_classic)
         self._commits = Commits(settings, store, topics, self._classic)
         self._txn_commits = TxnCommits(settings, store, topics, self._classic)
@@ -220,7 +220,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         self._share.note_refused(self.shard_of(group_id), group_id, partitions, now_ms)
 
     def note_share_states_requested(self, group_id: str, partitions: Topics) -> None:
-        """Note the start of a request for states of the group that `wish` did not start; `note_share_states_answered` ends it."""
+        """Note the start of a request for states of the group that `request_states` did not start; `note_share_states_answered` ends it."""
         self._share.note_requested(group_id, partitions)
 
     def note_share_states_answered(self, group_id: str, partitions: Topics) -> None:

@@ -35,7 +35,7 @@ class GroupService(CoordinatorService[GroupCoordinator, GroupShard]):
     def __init__(self, deps: CoordinatorDeps, persister: Callable[[], Persister]) -> None:
         self._settings = settings = GroupSettings.from_config(deps.config.current)
         settings.groups = deps.config.groups
-        self._wishes, self._wishes_todo = trio.open_memory_channel[StatesToInitialize](inf)
+        self._states_to_initialize, self._states_todo = trio.open_memory_channel[StatesToInitialize](inf)
         super().__init__(
             deps,
             lambda store, on_earlier: GroupCoordinator(
@@ -44,7 +44,7 @@ class GroupService(CoordinatorService[GroupCoordinator, GroupShard]):
                 topics=BrokerTopics(deps.topics, deps.nodes),
                 elapsed_ms=deps.clock.elapsed_ms,
                 on_earlier=on_earlier,
-                wish=self._wishes.send_nowait,
+                request_states=self._states_to_initialize.send_nowait,
             ),
             topic=OFFSETS_TOPIC,
             # Apache Kafka's group coordinator numbers each batch from 0, although it is not an idempotent producer.
@@ -62,8 +62,8 @@ class GroupService(CoordinatorService[GroupCoordinator, GroupShard]):
 
     async def _grant(self) -> None:
         async with trio.open_nursery() as nursery:
-            async for wish in self._wishes_todo:
-                nursery.start_soon(self.shares.grant, wish)
+            async for states in self._states_todo:
+                nursery.start_soon(self.shares.initialize, states)
 
     def reconfigure(self) -> None:
         """Apply the broker options that may change while the broker runs."""

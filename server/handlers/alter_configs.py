@@ -191,7 +191,7 @@ async def _write(ctx: Context, changed: Changed) -> dict[tuple[int, str], Refusa
 
 async def _alter_one(
     ctx: Context,
-    wish: ResourceConfigChange,
+    wanted: ResourceConfigChange,
     time_slice: TimeSlice,
     changed: Changed,
     *,
@@ -199,42 +199,44 @@ async def _alter_one(
     replace: bool,
 ) -> None:
     """Change a broker's configs or loggers; for another resource, check its new configs and note them if they differ."""
-    match wish.kind:
+    match wanted.kind:
         case ConfigResourceType.TOPIC:
-            topic, present, configs = _changed_topic(ctx, wish, replace=replace)
+            topic, present, configs = _changed_topic(ctx, wanted, replace=replace)
             if not validate_only and configs != present:
                 changed.topics[topic] = configs
         case ConfigResourceType.BROKER:
-            await _alter_broker(ctx, wish, time_slice, changed.addresses, validate_only=validate_only, replace=replace)
+            await _alter_broker(
+                ctx, wanted, time_slice, changed.addresses, validate_only=validate_only, replace=replace
+            )
         case ConfigResourceType.GROUP:
-            present, configs = changed_group(ctx, wish.name, wish.changes, changed.groups, replace=replace)
+            present, configs = changed_group(ctx, wanted.name, wanted.changes, changed.groups, replace=replace)
             if not validate_only and configs != present:
-                changed.groups[wish.name] = configs
+                changed.groups[wanted.name] = configs
         case ConfigResourceType.CLIENT_METRICS:
             present, configs = changed_client_metrics(
-                ctx, wish.name, wish.changes, changed.client_metrics, replace=replace
+                ctx, wanted.name, wanted.changes, changed.client_metrics, replace=replace
             )
             if not validate_only and configs != present:
-                changed.client_metrics[wish.name] = configs
+                changed.client_metrics[wanted.name] = configs
         case ConfigResourceType.BROKER_LOGGER if not replace:
-            alter_loggers(ctx, wish.name, wish.changes, validate_only=validate_only)
+            alter_loggers(ctx, wanted.name, wanted.changes, validate_only=validate_only)
         case _:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {wish.kind}")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {wanted.kind}")
 
 
 def _changed_topic(
-    ctx: Context, wish: ResourceConfigChange, *, replace: bool
+    ctx: Context, wanted: ResourceConfigChange, *, replace: bool
 ) -> tuple[Topic, Mapping[str, str], Mapping[str, str]]:
     """Return the topic, its present overrides, and the new ones."""
     services = ctx.services
-    if not wish.name:
+    if not wanted.name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
-    check_name(wish.name)
-    topic = services.topics.get(wish.name)
+    check_name(wanted.name)
+    topic = services.topics.get(wanted.name)
     if topic is None:
-        raise unknown_topic(wish.name)
-    present = services.cluster.topic_configs(wish.name)
-    return topic, present, alter_topic(services.config.current, {} if replace else present, wish.changes)
+        raise unknown_topic(wanted.name)
+    present = services.cluster.topic_configs(wanted.name)
+    return topic, present, alter_topic(services.config.current, {} if replace else present, wanted.changes)
 
 
 def _node_id(ctx: Context, name: str) -> int:
@@ -263,7 +265,7 @@ def _controllers(ctx: Context) -> Iterator[int]:
 
 async def _alter_broker(
     ctx: Context,
-    wish: ResourceConfigChange,
+    wanted: ResourceConfigChange,
     time_slice: TimeSlice,
     addresses: Mapping[str, str | None],
     *,
@@ -272,11 +274,11 @@ async def _alter_broker(
 ) -> None:
     services = ctx.services
     level, node_ids = ConfigSource.DYNAMIC_DEFAULT_BROKER, [node.node_id for node in services.cluster.nodes]
-    if wish.name:
-        level, node_ids = ConfigSource.DYNAMIC_BROKER, [_node_id(ctx, wish.name)]
+    if wanted.name:
+        level, node_ids = ConfigSource.DYNAMIC_BROKER, [_node_id(ctx, wanted.name)]
     present: Texts = {}
     configs: dict[str, str] = {}
-    names = [change.name for change in wish.changes]
+    names = [change.name for change in wanted.changes]
     changed_nodes: dict[int, BrokerConfig] = {}
     limited_nodes: list[BrokerConfig] = []
     for node_id in node_ids:  # a value for all nodes must suit each node's own values
@@ -287,7 +289,7 @@ async def _alter_broker(
         if time_slice.is_over():
             await time_slice.next()
         present = config.texts_of(level)
-        configs = alter_broker(config, level, {} if replace else present, wish.changes)
+        configs = alter_broker(config, level, {} if replace else present, wanted.changes)
         if services.config.has_eligible_replicas:
             check_min_isr(level, names, configs)
         if services.listener_keys.concerns((*names, *present)):
@@ -315,7 +317,7 @@ async def _alter_broker(
                 _WITHOUT_EFFECT.log(logging.WARNING, "%s", line)
         if is_of_controller:
             _WITHOUT_EFFECT.log(
-                logging.WARNING, "options of controller %s are stored and shown, but have no effect", wish.name
+                logging.WARNING, "options of controller %s are stored and shown, but have no effect", wanted.name
             )
-        await services.config_changes.alter_broker(wish.name, configs)
+        await services.config_changes.alter_broker(wanted.name, configs)
     services.listener_keys.take(keys)

@@ -293,9 +293,11 @@ class _Fetching:
         mode, member_id = self._body.share_acquire_mode, self._session.key.member_id
         async for place in self._ctx.time_slice.each(look.offers):
             led = self._led[place]
-            wish = AcquireRequest(member_id, left_records, self._body.batch_size, mode == _RECORD_LIMIT)
+            acquire_request = AcquireRequest(member_id, left_records, self._body.batch_size, mode == _RECORD_LIMIT)
             try:
-                taken = await self._acquire(led, wish, min(part_bytes, left_bytes), left_bytes == self._max_bytes)
+                taken = await self._acquire(
+                    led, acquire_request, min(part_bytes, left_bytes), left_bytes == self._max_bytes
+                )
             except KafkaError as error:
                 self._refuse(place, error)
                 continue
@@ -312,7 +314,7 @@ class _Fetching:
             )
 
     async def _acquire(
-        self, led: LeadSharePartition, wish: AcquireRequest, max_bytes: int, first: bool
+        self, led: LeadSharePartition, acquire_request: AcquireRequest, max_bytes: int, first: bool
     ) -> AcquiredSlice:
         def acquire(share: SharePartition, at_once: bool) -> AcquiredSlice:
             # The member may have begun another session, on another connection: it would never get this response.
@@ -324,7 +326,7 @@ class _Fetching:
             elapsed_ms = self._ctx.services.clock.elapsed_ms()
             carry_out = partial(self._shares.commit_unrequested, led)
             return acquire_offered(
-                share, found, wish, elapsed_ms, carry_out, committed=self._committed, at_once=at_once
+                share, found, acquire_request, elapsed_ms, carry_out, committed=self._committed, at_once=at_once
             )
 
         taken = await self._at_disk(led, acquire)

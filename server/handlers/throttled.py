@@ -232,13 +232,13 @@ def _stepped(handling: Awaitable[Result], timer: Timer, spend: Callable[[int], N
     while True:
         begin_ns = timer()
         try:
-            wish = step(given)
+            yielded = step(given)
         except StopIteration as end:
             return end.value
         finally:
             spend(timer() - begin_ns)
         try:
-            given = yield wish
+            given = yield yielded
             step = handling.send
         except BaseException as error:  # noqa: BLE001 -- what is thrown in, e.g. cancellation, is for the handler
             given, step = error, handling.throw

@@ -52,7 +52,7 @@ class AcquireRequest:
 
 def acquire(
     partition: SharePartition,
-    wish: AcquireRequest,
+    request: AcquireRequest,
     fetch_offset: int,
     fetched: Sequence[OffsetRange],
     elapsed_ms: int,
@@ -71,14 +71,14 @@ def acquire(
     Returns:
         The acquired records, in order.
     """
-    if not fetched or wish.max_records <= 0 or fetched[-1].last < partition.start_offset:
+    if not fetched or request.max_records <= 0 or fetched[-1].last < partition.start_offset:
         return []
     _archive_missing(partition, fetch_offset, fetched[0].first, carry_out or partition.apply)
-    last, limit = _room(partition, wish, fetch_offset, fetched[-1].last)
+    last, limit = _room(partition, request, fetch_offset, fetched[-1].last)
     if limit <= 0:
         return []
     until_ms = elapsed_ms + partition.limits.lock_ms
-    acquired = _Acquiring(partition, wish, fetched, last, until_ms).run(limit)
+    acquired = _Acquiring(partition, request, fetched, last, until_ms).run(limit)
     return _without(partition, acquired, aborted) if aborted else acquired
 
 
@@ -104,25 +104,30 @@ def _archive_missing(
         carry_out(update)
 
 
-def _room(partition: SharePartition, wish: AcquireRequest, fetch_offset: int, last: int) -> tuple[int, int]:
+def _room(partition: SharePartition, request: AcquireRequest, fetch_offset: int, last: int) -> tuple[int, int]:
     """Return the last offset that the member may get, and the number of records. If no more records may be in flight, only
     those in flight count."""
-    limit = min(wish.max_records, partition.room())
+    limit = min(request.max_records, partition.room())
     if limit > 0:
         return last, limit
     again = partition.end_offset - fetch_offset + 1
-    return min(last, partition.end_offset), min(wish.max_records, again)
+    return min(last, partition.end_offset), min(request.max_records, again)
 
 
 class _Acquiring:
     """One acquisition."""
 
     def __init__(
-        self, partition: SharePartition, wish: AcquireRequest, fetched: Sequence[OffsetRange], last: int, until_ms: int
+        self,
+        partition: SharePartition,
+        request: AcquireRequest,
+        fetched: Sequence[OffsetRange],
+        last: int,
+        until_ms: int,
     ) -> None:
         self._partition = partition
         self._in_flight = partition.in_flight
-        self._wish = wish
+        self._request = request
         self._fetched = fetched
         self._last = last
         self._until_ms = until_ms
@@ -189,7 +194,7 @@ class _Acquiring:
                 few = max(1, batch.size >> (run.delivery_count - self._careful_from + 1))
             count = 1 if is_last_delivery else run.size
             is_full = is_last_delivery
-            if self._wish.is_record_limit:
+            if self._request.is_record_limit:
                 count = min(count, limit - taken)
                 is_full |= taken + count == limit
             if taken < few:
@@ -197,7 +202,7 @@ class _Acquiring:
                 is_full |= taken + count == few
             taken += count
             change = StateChange(
-                run.first, run.first + count - 1, State.ACQUIRED, self._wish.member_id, self._until_ms, delivered=1
+                run.first, run.first + count - 1, State.ACQUIRED, self._request.member_id, self._until_ms, delivered=1
             )
             changes.append(change)
             before = acquired[-1] if acquired else None
@@ -222,7 +227,7 @@ class _Acquiring:
             until = self._end_of_batch_with(first + limit - 1)
             if partition.gap_start is not None:
                 until = min(until, last)
-        if self._wish.is_record_limit:
+        if self._request.is_record_limit:
             got = min(until, first + limit - 1)
             runs = [self._new_run(first, got)]
             if got < until:
@@ -242,15 +247,15 @@ class _Acquiring:
         self._count += got - first + 1
 
     def _new_run(self, first: int, last: int) -> StateRun:
-        return StateRun(first, last, State.ACQUIRED, 1, self._wish.member_id, self._until_ms)
+        return StateRun(first, last, State.ACQUIRED, 1, self._request.member_id, self._until_ms)
 
     def _parts(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         """Divide offsets into batches of at least the requested size, which end where the log's batches do."""
-        if last - first + 1 > self._wish.batch_size:
+        if last - first + 1 > self._request.batch_size:
             for batch in self._fetched:
                 if batch.first > last:
                     break
-                if batch.first > first and batch.first - first >= self._wish.batch_size:
+                if batch.first > first and batch.first - first >= self._request.batch_size:
                     yield first, batch.first - 1
                     first = batch.first
         yield first, last

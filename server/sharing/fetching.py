@@ -80,7 +80,7 @@ def offer(
 def acquire_offered(
     share: SharePartition,
     found: OfferedRecords,
-    wish: AcquireRequest,
+    request: AcquireRequest,
     elapsed_ms: int,
     carry_out: Callable[[Update], object],
     *,
@@ -95,15 +95,15 @@ def acquire_offered(
     Raises:
         KafkaError, WouldWaitError: As `offer`, and the errors of `carry_out`. Then no records were acquired.
     """
-    if not found.records or wish.max_records <= 0:
+    if not found.records or request.max_records <= 0:
         return NOTHING
     log = found.wanted.log
-    batches = _batches(log, found, share.end_offset, min(wish.max_records, share.limits.in_flight), at_once)
+    batches = _batches(log, found, share.end_offset, min(request.max_records, share.limits.in_flight), at_once)
     aborted: Sequence[OffsetRange] = ()
     if committed and any(batch.is_data_of_transaction for batch in batches):
         aborted = _aborted(log, batches, at_once)
     fetched = [batch.offsets for batch in batches]
-    acquired = acquire(share, wish, found.fetch_offset, fetched, elapsed_ms, aborted, carry_out)
+    acquired = acquire(share, request, found.fetch_offset, fetched, elapsed_ms, aborted, carry_out)
     if not acquired:
         return NOTHING
     first = max(bisect_right(batches, acquired[0].first_offset, key=lambda batch: batch.offsets.first) - 1, 0)

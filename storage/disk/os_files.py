@@ -419,7 +419,7 @@ class UnsyncedFile(OsFile):
 class UnsyncedFiles(OsFiles):
     """`Files` for a directory that goes with the process: nothing is made to survive a power loss.
 
-    All else is as with `OsFiles`. What another process, or the next life of a broker in this one, finds is the same: the
+    All else is as with `OsFiles`. What another process, or the next run of a broker in this one, finds is the same: the
     system has it.
     """
 

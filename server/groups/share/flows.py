@@ -34,26 +34,26 @@ class ShareFlows:
         self._persister = persister
         self._now_ms = now_ms
 
-    async def grant(self, wish: StatesToInitialize) -> None:
+    async def initialize(self, states: StatesToInitialize) -> None:
         """Initialize the states that a group requests, all or none. Raises nothing."""
         offsets = {
-            topic_id: dict.fromkeys(partitions, UNKNOWN_OFFSET) for topic_id, partitions in wish.partitions.items()
+            topic_id: dict.fromkeys(partitions, UNKNOWN_OFFSET) for topic_id, partitions in states.partitions.items()
         }
         try:
             try:
-                refusals = await self._persister().initialize(wish.group_id, wish.state_epoch, offsets)
+                refusals = await self._persister().initialize(states.group_id, states.state_epoch, offsets)
                 error = next(iter(refusals.values()), None)
             except KafkaError as refusal:
                 error = refusal
             if error is None:
-                self._coordinator.note_share_states_initialized(wish.group_id, wish.partitions, self._now_ms())
+                self._coordinator.note_share_states_initialized(states.group_id, states.partitions, self._now_ms())
             else:
-                log.warning("group %s: cannot initialize partition states: %s", wish.group_id, error)
-                self._refused(wish.group_id, wish.partitions)
+                log.warning("group %s: cannot initialize partition states: %s", states.group_id, error)
+                self._refused(states.group_id, states.partitions)
         except KafkaError as refusal:
-            log.warning("group %s: cannot persist partition states: %s", wish.group_id, refusal)
+            log.warning("group %s: cannot persist partition states: %s", states.group_id, refusal)
         finally:
-            self._coordinator.note_share_states_answered(wish.group_id, wish.partitions)
+            self._coordinator.note_share_states_answered(states.group_id, states.partitions)
 
     async def move(self, group_id: str, offsets: Offsets) -> Refusals:
         """Set the start offsets of a group without members, which is created if it does not exist. A partition for which this

@@ -55,7 +55,7 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
     """See `ReconciledProtocol`.
 
     Args:
-        wish: Function that requests the initialization of states, and returns at once.
+        request_states: Function that requests the initialization of states, and returns at once.
     """
 
     session_timeout = "share.session.timeout.ms"
@@ -67,11 +67,11 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
         deadlines: Deadlines,
         topics: TopicView,
         start_job: Callable[[GroupShard, Job], None],
-        wish: Callable[[StatesToInitialize], None],
+        request_states: Callable[[StatesToInitialize], None],
     ) -> None:
         super().__init__(settings, store, deadlines, topics, self.remove)
         self._start_job = start_job
-        self._wish = wish
+        self._request_states = request_states
         self._asking: dict[str, list[Topics]] = {}
         """Group id -> requests to the share coordinator that are not answered yet. A reload of the shard does not change
         them."""
@@ -201,7 +201,7 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
             self._start_job(shard, self._assign(shard, group, now_ms))
         if transition.asked_for:
             self.note_requested(group.group_id, transition.asked_for)
-            self._wish(StatesToInitialize(group.group_id, transition.epoch, transition.asked_for))
+            self._request_states(StatesToInitialize(group.group_id, transition.epoch, transition.asked_for))
         group.looked_for = (transition.names, group.states, group.topics_known_to)
 
     def _check_size(self, group: ShareGroup, member_id: str) -> None:

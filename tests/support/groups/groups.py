@@ -219,7 +219,7 @@ class Groups:
             elapsed_ms=lambda: self.elapsed_ms,
             new_id=lambda: str(next(self.store.member_numbers)),
             on_earlier=self._count_wake,
-            wish=self.wishes.append,
+            request_states=self.wishes.append,
         )
         if loads:
             self.load()

@@ -151,7 +151,7 @@ class ShareGroups(Groups):
         """Initialize the states that were requested since the last call; return the requests."""
         wishes, self.wishes[:] = list(self.wishes), []
         for wish in wishes:
-            done(self.flows.grant(wish))
+            done(self.flows.initialize(wish))
         return wishes
 
     def enter(self, member: str, *topics: str, **fields: Any) -> ShareGroupHeartbeatResponse:
