@@ -507,7 +507,7 @@ def _many_under_way(count: int) -> tuple[Any, list[Any]]:
     options: Any = SimpleNamespace(
         leader_replication_throttled_rate=MAX_LONG, follower_replication_throttled_rate=count
     )
-    live_config: Any = SimpleNamespace(of=lambda _: options, watchers=[])
+    live_config: Any = SimpleNamespace(node_config=lambda _: options, watchers=[])
     nodes: Any = [SimpleNamespace(node_id=node_id, is_alive=True) for node_id in range(2)]
     cluster = SimpleNamespace(
         throttle=ReplicationThrottle(nodes, live_config),

@@ -21,7 +21,7 @@ def throttle(rates: dict[int, tuple[int, int]], stopped: tuple[int, ...] = ()) -
         return SimpleNamespace(leader_replication_throttled_rate=leader, follower_replication_throttled_rate=follower)
 
     nodes: Any = [SimpleNamespace(node_id=node_id, is_alive=node_id not in stopped) for node_id in range(5)]
-    live_config: Any = SimpleNamespace(of=of, watchers=[])
+    live_config: Any = SimpleNamespace(node_config=of, watchers=[])
     return ReplicationThrottle(nodes, live_config)
 
 
