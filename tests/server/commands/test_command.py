@@ -189,7 +189,7 @@ def test_the_default_directory_is_in_the_users_home_and_never_tmp(
     assert "\n" not in str(refused.value)
 
 
-def test_an_earlier_versions_default_directory_is_reported_and_unchanged(
+def test_data_in_an_old_default_directory_are_reported_and_unchanged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serve, "EARLIER_DATA_DIR", str(tmp_path / "earlier"))
