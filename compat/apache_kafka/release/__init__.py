@@ -1,1 +1,1 @@
-"""The differences between two releases of Apache Kafka that a broker which follows it has to know."""
+"""The comparison of two releases of Apache Kafka."""

@@ -1,4 +1,4 @@
-"""What a release of Apache Kafka changes for a broker: `python -m compat.apache_kafka.release NEW [--from OLD]`.
+"""The differences between two releases of Apache Kafka: `python -m compat.apache_kafka.release NEW [--from OLD]`.
 
 Prints a table per section. Fetches the jars of both releases, which needs java and Maven, and starts brokers of both. The
 histories of the cleaner take half an hour the first time, all other sections ten minutes.

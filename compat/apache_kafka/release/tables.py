@@ -1,4 +1,4 @@
-"""What two releases answer, compared: a table per subject, as Markdown or as JSON."""
+"""Answers of two releases, compared: a table per subject, as Markdown or as JSON."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
