@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 
-CELL = 400
+CELL = 900
 """The number of characters after which Markdown shows no more of a cell; JSON has all."""
 
 
