@@ -1,4 +1,4 @@
-"""Plays the histories on Apache Kafka 4.3.1 and records the result: `python -m compat.apache_kafka.differential.record`.
+"""Plays the histories on Apache Kafka and records the result: `python -m compat.apache_kafka.differential.record`.
 
 Needs java and Maven; takes some minutes. A live Kafka is made to run a pass exactly once, at a known moment:
 
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
-from ...support.brokers.apache_kafka import ApacheKafkaProcess
+from ...support.brokers.apache_kafka import VERSION, ApacheKafkaProcess
 from . import transactions
 from .history import DAY_MS, History, save
 from .live import OVERRIDES, LiveKafka, UnluckyError, exact_times, now_ms
@@ -30,7 +30,7 @@ from .themes import history
 RECORDED = Path(__file__).parent / "recorded"
 WIRE_FILE, TRANSACTIONS_FILE = "wire.json.xz", "transactions.json.xz"
 WIRE_HISTORIES = 100
-VERSIONS = (0, 1, 2)
+TRANSACTION_VERSIONS = (0, 1, 2)
 TRIES = 4
 
 
@@ -110,17 +110,18 @@ def record_all_transactions(live: LiveKafka, version: int) -> list[History]:
     return recorded
 
 
-def record(folder: Path) -> None:
+def record(folder: Path, version: str = VERSION) -> None:
     """Write both files. One Apache Kafka at a time; the wire's histories are played on the last."""
     folder.mkdir(parents=True, exist_ok=True)
     transactional: list[History] = []
-    for version in VERSIONS:
-        with ApacheKafkaProcess(overrides=OVERRIDES, features={"transaction.version": version}) as process:
+    for level in TRANSACTION_VERSIONS:
+        features = {"transaction.version": level}
+        with ApacheKafkaProcess(overrides=OVERRIDES, features=features, version=version) as process:
             live = LiveKafka(process)
-            if version == VERSIONS[-1]:
+            if level == TRANSACTION_VERSIONS[-1]:
                 write(folder / WIRE_FILE, record_all_wire(live))
             live.wait_for_transactions()
-            transactional += record_all_transactions(live, version)
+            transactional += record_all_transactions(live, level)
     write(folder / TRANSACTIONS_FILE, transactional)
 
 

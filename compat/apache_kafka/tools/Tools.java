@@ -10,7 +10,9 @@ import java.util.Arrays;
 import java.util.Base64;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
-import org.apache.kafka.common.utils.Exit;
+// Exit is in the first up to 4.3, in the second from 4.4 on.
+import org.apache.kafka.common.utils.*;
+import org.apache.kafka.common.utils.internals.*;
 
 /**
  * Runs main classes of Apache Kafka's tools one after the other in this JVM. Each line of standard input is base64 words

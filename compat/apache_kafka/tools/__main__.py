@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ...support.brokers.apache_kafka import METADATA_VERSION
 from ...support.brokers.ottla_process import ottla_command
 from ...support.suite import NotRunError, Options, Suite, run_suite
 from ..suite.baseline import kafka_command
@@ -60,12 +61,12 @@ def body(suite: Suite, options: Options) -> None:
                 (rest.out / f"{name}.json").write_text(written(play, answers))
 
 
-def answered(tools: Tools, play: Theme, command: Sequence[str]) -> list[Answer]:
+def answered(tools: Tools, play: Theme, command: Sequence[str], metadata: str = METADATA_VERSION) -> list[Answer]:
     """Return the answer of each command of the theme against a new broker. RuntimeError when the broker does not start."""
     answers: list[Answer] = []
     with tempfile.TemporaryDirectory(prefix="tools-") as folder:
         work = Path(folder)
-        with serving(command, play.config, work) as places:
+        with serving(command, play.config, work, metadata) as places:
             for step in play.steps:
                 for name, text in step.files:
                     (work / name).write_text(filled(text, places))

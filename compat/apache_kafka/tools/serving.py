@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from ...support.brokers.apache_kafka import METADATA_VERSION
 from ...support.brokers.process import START_TIMEOUT_S, LineReader, free_port
 from ..suite.runner import end_session
 from .themes import filled
@@ -20,7 +21,9 @@ PLAIN = (
 
 
 @contextmanager
-def serving(command: Sequence[str], config: Sequence[str], work: Path) -> Iterator[dict[str, str]]:
+def serving(
+    command: Sequence[str], config: Sequence[str], work: Path, metadata: str = METADATA_VERSION
+) -> Iterator[dict[str, str]]:
     """Start a broker, and yield the values of the placeholders in a theme.
 
     RuntimeError with the end of its output if it does not start.
@@ -39,7 +42,8 @@ def serving(command: Sequence[str], config: Sequence[str], work: Path) -> Iterat
     }
     login = any(line == "login" for line in config)
     file = work / "server.properties"
-    file.write_text("".join(f"{line}\n" for line in lines(config, ports, nodes, work, places, login=login)))
+    rest = lines(config, ports, nodes, work, places, login=login)
+    file.write_text("".join(f"{line}\n" for line in (f"# metadata.version={metadata}", *rest)))
     with open(work / "broker.log", "wb") as log:
         process = subprocess.Popen(
             [*command, "serve", "--config", str(file)],
@@ -68,7 +72,6 @@ def lines(
     if nodes == 1 and not any("# nodes" in line for line in config):
         yield "# nodes=1"
     yield f"# cluster.id={CLUSTER_ID}"
-    yield "# metadata.version=4.3-IV0"
     yield "# standalone=false"
     yield f"# controllers={CONTROLLER}@localhost:{ports[-1]}"
     yield "# controller.listener=CONTROLLER"

@@ -1,4 +1,6 @@
-"""Apache Kafka 4.3.1 in its own process, from its released jars: the baseline that Ottla is compared with.
+"""Apache Kafka in its own process, from its released jars: the baseline that Ottla is compared with.
+
+VERSION is the release that Ottla follows; `compat.apache_kafka.release` compares it with another one.
 
 The jars (54 MB) are fetched once by Maven into `~/.cache/ottla-compat`, or `$OTTLA_COMPAT_CACHE`.
 One node, broker and KRaft controller in one process, node id 0 as Ottla's default.
@@ -6,6 +8,7 @@ One node, broker and KRaft controller in one process, node id 0 as Ottla's defau
 
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -20,7 +23,7 @@ from ..clients.raw import has_brokers
 from ..suite import NotRunError
 from .process import START_TIMEOUT_S, BrokerProcess, free_port
 
-VERSION = "4.3.1"
+VERSION, METADATA_VERSION = "4.3.1", "4.3-IV0"
 HERE = Path(__file__).parent
 POM = HERE / "apache_kafka.pom.xml"
 LOG4J = HERE / "log4j2.yaml"
@@ -50,9 +53,9 @@ def fetches(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 @fetches("maven")
-def jars() -> Path:
+def jars(version: str = VERSION) -> Path:
     """Return the folder of Apache Kafka's jars, fetched now if need be. NotRunError without java or Maven."""
-    folder = cache_dir() / f"apache-kafka-{VERSION}"
+    folder = cache_dir() / f"apache-kafka-{version}"
     if not shutil.which("java"):
         raise NotRunError("java and Maven")
     if (folder / "complete").exists():
@@ -60,7 +63,8 @@ def jars() -> Path:
     if not shutil.which("mvn"):
         raise NotRunError("java and Maven")
     folder.mkdir(parents=True, exist_ok=True)
-    fetch = ["mvn", "-B", "-q", "-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+    fetch = ["mvn", "-B", "-q", "-f", str(POM), f"-Dkafka.version={version}", "dependency:copy-dependencies"]
+    fetch.append(f"-DoutputDirectory={folder}")
     done = subprocess.run(fetch, capture_output=True, text=True, cwd=folder, check=False)
     if done.returncode:
         raise NotRunError(f"Maven with access to Maven Central ({done.stdout.strip().splitlines()[:1]})")
@@ -68,7 +72,9 @@ def jars() -> Path:
     return folder
 
 
-def java(main_class: str, *arguments: str, heap: str = "256m", optimized: bool = False) -> list[str]:
+def java(
+    main_class: str, *arguments: str, heap: str = "256m", optimized: bool = False, version: str = VERSION
+) -> list[str]:
     """Return a command line that runs one class of Apache Kafka.
 
     Args:
@@ -85,16 +91,27 @@ def java(main_class: str, *arguments: str, heap: str = "256m", optimized: bool =
         "-XX:InitiatingHeapOccupancyPercent=35",
         "-Djava.awt.headless=true",
         "-cp",
-        f"{jars()}/*",
+        f"{jars(version)}/*",
         f"-Dlog4j2.configurationFile={LOG4J}",
         main_class,
         *arguments,
     ]
 
 
-def tool(main_class: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def tool(main_class: str, *arguments: str, version: str = VERSION) -> subprocess.CompletedProcess[str]:
     """Run one of Apache Kafka's tools to its end; output is captured."""
-    return subprocess.run(java(main_class, *arguments), capture_output=True, text=True, check=False)
+    return subprocess.run(java(main_class, *arguments, version=version), capture_output=True, text=True, check=False)
+
+
+def metadata_version(version: str) -> str:
+    """Return the newest `metadata.version` of a release, as its storage tool names it."""
+    if version == VERSION:
+        return METADATA_VERSION
+    listed = tool("kafka.tools.StorageTool", "version-mapping", version=version).stdout
+    found = re.search(r"metadata\.version=\d+ \((\S+)\)", listed)
+    if found is None:
+        raise RuntimeError(f"no metadata.version in the storage tool's answer: {listed}")
+    return found[1]
 
 
 class ApacheKafkaProcess(BrokerProcess):
@@ -115,9 +132,11 @@ class ApacheKafkaProcess(BrokerProcess):
         keep: bool = False,
         heap: str | None = None,
         features: dict[str, int] | None = None,
+        version: str = VERSION,
     ) -> None:
         super().__init__(data=data, overrides=overrides, keep=keep)
         self.heap = heap
+        self.version = version
         self.features = features or {}
         self.addresses = [f"127.0.0.1:{free_port()}"]
         self.controller_port = free_port()
@@ -148,10 +167,12 @@ class ApacheKafkaProcess(BrokerProcess):
         if not (self.data / "meta.properties").exists():
             cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
             features = [f"--feature={name}={level}" for name, level in self.features.items()]
-            done = tool("kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", "-c", str(config), *features)
+            format_it = ("format", f"--cluster-id={cluster_id}", "-c", str(config), *features)
+            done = tool("kafka.tools.StorageTool", *format_it, version=self.version)
             if done.returncode:
                 raise RuntimeError(f"formatting failed:\n{done.stdout}{done.stderr}")
-        return java("kafka.Kafka", str(config), heap=self.heap or "512m", optimized=self.heap is not None)
+        optimized = self.heap is not None
+        return java("kafka.Kafka", str(config), heap=self.heap or "512m", optimized=optimized, version=self.version)
 
     def wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
