@@ -199,7 +199,15 @@ _CHANGES: dict[str, dict[str, Range]] = {
         "StreamsGroupDescribe": (0, 0),
     },
     "4.3": {"DescribeLogDirs": (1, 5)},
-    "4.4": {},
+    "4.4": {
+        "ApiVersions": (0, 5),
+        "TxnOffsetCommit": (0, 6),
+        "DeleteGroups": (0, 3),
+        "StreamsGroupHeartbeat": (0, 1),
+        "StreamsGroupDescribe": (0, 1),
+        "StreamsGroupTopologyDescriptionUpdate": (0, 0),
+        "UnregisterController": (0, 0),
+    },
 }
 """API versions by release: each API that is new in it, or whose versions differ from the release before."""
 

@@ -322,9 +322,11 @@ _BY_API = {
     "ShareGroupHeartbeat": Places(flat=_GROUP),
     "StreamsGroupDescribe": Places((Rows(NameKind.GROUP, "group_ids", (), "groups", ("group_id",)),)),
     "StreamsGroupHeartbeat": Places(flat=_GROUP),
+    "StreamsGroupTopologyDescriptionUpdate": Places(flat=_GROUP),
     "SyncGroup": Places(flat=_GROUP),
-    "TxnOffsetCommit": Places((_topics(_partitions()),), _GROUP | _TRANSACTION),
+    "TxnOffsetCommit": Places((_topics(_partitions(), name=_BY_ID),), _GROUP | _TRANSACTION),
     "UnregisterBroker": Places(),
+    "UnregisterController": Places(),
     "UpdateFeatures": Places(),
     "WriteShareGroupState": Places(
         (_topics(_partitions(name="partition", told_name="partition"), name=("topic_id",), told="results"),), _GROUP

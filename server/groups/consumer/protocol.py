@@ -337,7 +337,7 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
                 group = used.group
             elif known is not None:
                 changes.append(records.classic_tombstone(group_id))
-        found = consumer_group(group_id, group)
+        found = consumer_group(group_id, group, "Consumer group")
         self.check_size(found, request.member_id)
         return found, used
 

@@ -29,7 +29,7 @@ from ..reconciled_protocol import ReconciledProtocol, assigning
 from ..records import Change, ReadyChange, records_of, write_record
 from ..settings import GroupSettings
 from . import records, targets
-from .answering import HeartbeatResult, answered
+from .answering import ACCEPTABLE_RECOVERY_LAG, TASK_OFFSET_INTERVAL_MS, HeartbeatResult, answered
 from .describing import endpoints
 from .group import StreamsGroup
 from .member import LEAVE_EPOCH, StreamsMember, StreamsMemberState
@@ -182,6 +182,8 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
                 member_id=member.member_id,
                 member_epoch=member.epoch,
                 heartbeat_interval_ms=self._settings.of_group(group.group_id, "streams.heartbeat.interval.ms"),
+                task_offset_interval_ms=TASK_OFFSET_INTERVAL_MS,
+                acceptable_recovery_lag=ACCEPTABLE_RECOVERY_LAG,
                 endpoint_information_epoch=group.endpoint_epoch,
             )
         )

@@ -89,7 +89,7 @@ def test_a_regular_expression_must_be_one() -> None:
 @pytest.mark.parametrize(
     "member, epoch, expected",
     [
-        ("a", 1, (E.GROUP_ID_NOT_FOUND, "Group g not found.")),
+        ("a", 1, (E.GROUP_ID_NOT_FOUND, "Consumer group g not found.")),
         ("a", -1, (E.GROUP_ID_NOT_FOUND, "Group g not found.")),
     ],
 )
