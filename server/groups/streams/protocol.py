@@ -31,9 +31,9 @@ from ..settings import GroupSettings
 from . import records, targets
 from .answering import ACCEPTABLE_RECOVERY_LAG, TASK_OFFSET_INTERVAL_MS, HeartbeatResult, answered
 from .describing import endpoints
-from .group import StreamsGroup
+from .group import NO_OFFSETS, StreamsGroup
 from .member import LEAVE_EPOCH, StreamsMember, StreamsMemberState
-from .membership import claim_of, member_for, streams_group, with_news
+from .membership import claim_of, member_for, reported, streams_group, with_news
 from .transition import ReadyStep, SeenGroup, StreamsSurroundings, StreamsTransition, preparing
 
 if TYPE_CHECKING:
@@ -170,6 +170,8 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
             or group.shutdown_by is not None
             or request.shutdown_application
             or request.active_tasks is not None
+            or request.task_offsets is not None
+            or request.task_end_offsets is not None
             or request.endpoint_information_epoch != group.endpoint_epoch
             or member.member_id in group.untold
             or self._configs_of(group) != group.assignment_configs
@@ -233,6 +235,7 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
             assert ready is not None  # no other call runs in between
         group = self._group_for(shard, request, changes)
         old = member_for(group, request)
+        offsets = reported(request, group.task_offsets.get(old.member_id, NO_OFFSETS))
         transition = StreamsTransition(group, old, with_news(old, request, caller), changes, ready)
         waits = not group.members and self._settings.of_group(group.group_id, "streams.initial.rebalance.delay.ms") > 0
         around = StreamsSurroundings(
@@ -248,6 +251,8 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         if isinstance(known, ClassicGroup):
             self._close_classic(known, now_ms)
         self._keep(shard, kept, transition, around, waits=waits)
+        if offsets != NO_OFFSETS:
+            kept.task_offsets[old.member_id] = offsets
         if request.shutdown_application and kept.shutdown_by is None:
             log.info("group %s: member %s requests a shutdown of the application", kept.group_id, old.member_id)
             kept.shutdown_by = old.member_id

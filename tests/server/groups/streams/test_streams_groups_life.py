@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.streams_group_heartbeat import Endpoint, TopicPartition
+from ottla.protocol.messages.streams_group_heartbeat import Endpoint, TaskOffset, TopicPartition
 from ottla.server.coordination.jobs import A_PIECE
 from ottla.server.groups.streams.configured import StatusCode
 from support.groups.consumer_groups import raised
@@ -47,6 +47,28 @@ def test_who_has_nothing_new_is_told_nothing() -> None:
     groups.enter("a")
     answer = groups.beat("a", 2, owns={"0": {0, 1, 2, 3}})
     assert (answer.active_tasks, answer.standby_tasks, answer.warmup_tasks) == (None, None, None)
+
+
+def test_offsets_of_tasks_are_described_until_the_member_goes() -> None:
+    def offset(partition: int, at: int) -> TaskOffset:
+        return TaskOffset(subtopology_id="0", partition=partition, offset=at)
+
+    def described() -> list[tuple[object, object]]:
+        return [(one.task_offsets, one.task_end_offsets) for one in groups.described().members]
+
+    groups = StreamsGroups(orders=4)
+    groups.enter("a", task_offsets=(offset(1, 7), offset(0, 5)), task_end_offsets=())
+    assert described() == [((offset(0, 5), offset(1, 7)), ())]
+    groups.beat("a", 2, task_end_offsets=(offset(0, 9),))
+    assert described() == [((offset(0, 5), offset(1, 7)), (offset(0, 9),))]
+    assert groups.beat("a", 2).member_epoch == 2
+    groups.beat("a", 2, task_offsets=())
+    assert described() == [((), (offset(0, 9),))]
+    groups.enter("b")
+    assert described() == [((), (offset(0, 9),)), ((), ())]
+    groups.beat("a", -1)
+    groups.enter("a")
+    assert described() == [((), ()), ((), ())]
 
 
 def test_a_second_member_gets_its_tasks_once_the_first_has_given_them_up() -> None:
