@@ -5,8 +5,9 @@ At a start a level comes from a comment line of the configuration file (`# featu
 read the levels with ApiVersions. A producer uses KIP-890's transactions from `transaction.version` 2 on, a consumer
 KIP-848's protocol from `group.version` 1 on, an application of Kafka Streams KIP-1071's from `streams.version` 1 on.
 `eligible.leader.replicas.version` 1 makes `min.insync.replicas` a dynamic option of all nodes
-(`live_config.settled_min_isr`). The other features are finalized as in Apache Kafka, for clients and tools that read
-them, and have no effect here.
+(`live_config.settled_min_isr`). `metadata.version` has an effect at three levels: delegation tokens from 14 on, networks as
+hosts of ACLs from 32 on, UnregisterController from 33 on. `share.version` 2 means no more than 1 yet: share groups have no
+dead letter queue. All else is finalized as in Apache Kafka, for clients and tools that read it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """StreamsGroupTopologyDescriptionUpdate, API key 93, version 0 (KIP-1331).
 
 Behaviour
-- UNSUPPORTED_VERSION: there is no plug-in that stores descriptions, and no member is asked for one
+- UNSUPPORTED_VERSION: no plug-in stores descriptions, and no member is asked for one
   (`topology_description_required` of StreamsGroupHeartbeat).
 - Without streams groups UNSUPPORTED_VERSION as in StreamsGroupHeartbeat; without READ on the group GROUP_AUTHORIZATION_FAILED.
 """
