@@ -275,7 +275,7 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
             return StreamsGroup(group_id, shard.partition)
         group = streams_group(group_id, known)
         limit = self._settings.group_streams_max_size
-        if len(group.members) >= limit:
+        if len(group.members) >= limit and request.member_id not in group.members:
             message = f"The streams group has reached its maximum capacity of {limit} members."
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
         return group
