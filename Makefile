@@ -91,9 +91,10 @@ example: $(BIN)/.ready
 # The messages are compared with the definitions in these jars; without them that test is skipped.
 schemas:
 	@command -v mvn >/dev/null || { echo "make schemas needs Maven (mvn)" >&2; exit 1; }
-	mvn -B -q dependency:get -Dtransitive=false -Dartifact=org.apache.kafka:kafka-clients:4.3.1
-	mvn -B -q dependency:get -Dtransitive=false -Dartifact=org.apache.kafka:kafka-group-coordinator:4.3.1
-	mvn -B -q dependency:get -Dtransitive=false -Dartifact=org.apache.kafka:kafka-share-coordinator:4.3.1
+	mvn -B -q dependency:get -Dtransitive=false -Dartifact=org.apache.kafka:kafka-clients:4.4.0
+	mvn -B -q dependency:get -Dtransitive=false -Dartifact=org.apache.kafka:kafka-group-coordinator:4.4.0
+	mvn -B -q dependency:get -Dtransitive=false -Dartifact=org.apache.kafka:kafka-share-coordinator:4.4.0
+	mvn -B -q dependency:get -Dtransitive=false -Dartifact=org.apache.kafka:kafka-transaction-coordinator:4.4.0
 
 format: $(BIN)/.ready
 	$(BIN)/ruff format .

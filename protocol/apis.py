@@ -4,7 +4,7 @@ To add an API, add a file in `messages/` and a row here. The file is named after
 classes `<Name>Request` and `<Name>Response`. It is loaded on first use, because making the message classes of all APIs would
 slow down the start of the broker.
 
-Version ranges are those of Apache Kafka 4.3.1.
+Version ranges are those of Apache Kafka 4.4.0.
 """
 
 import re
@@ -88,7 +88,7 @@ APIS: dict[int, Api] = {
         Api(15, "DescribeGroups", (0, 6), 5),
         Api(16, "ListGroups", (0, 5), 3),
         Api(17, "SaslHandshake", (0, 1), None),
-        Api(API_VERSIONS_KEY, "ApiVersions", (0, 4), 3),
+        Api(API_VERSIONS_KEY, "ApiVersions", (0, 5), 3),
         Api(19, "CreateTopics", (2, 7), 5),
         Api(20, "DeleteTopics", (1, 6), 4),
         Api(21, "DeleteRecords", (0, 2), 2),
@@ -98,7 +98,7 @@ APIS: dict[int, Api] = {
         Api(25, "AddOffsetsToTxn", (0, 4), 3),
         Api(26, "EndTxn", (0, 5), 3),
         Api(27, "WriteTxnMarkers", (1, 2), 1),
-        Api(28, "TxnOffsetCommit", (0, 5), 3),
+        Api(28, "TxnOffsetCommit", (0, 6), 3),
         Api(29, "DescribeAcls", (1, 3), 2),
         Api(30, "CreateAcls", (1, 3), 2),
         Api(31, "DeleteAcls", (1, 3), 2),
@@ -112,7 +112,7 @@ APIS: dict[int, Api] = {
         Api(39, "RenewDelegationToken", (1, 2), 2),
         Api(40, "ExpireDelegationToken", (1, 2), 2),
         Api(41, "DescribeDelegationToken", (1, 3), 2),
-        Api(42, "DeleteGroups", (0, 2), 2),
+        Api(42, "DeleteGroups", (0, 3), 2),
         Api(43, "ElectLeaders", (0, 2), 2),
         Api(44, "IncrementalAlterConfigs", (0, 1), 1),
         Api(45, "AlterPartitionReassignments", (0, 1), 0),
@@ -146,10 +146,12 @@ APIS: dict[int, Api] = {
         Api(85, "WriteShareGroupState", (0, 1), 0),
         Api(86, "DeleteShareGroupState", (0, 0), 0),
         Api(87, "ReadShareGroupStateSummary", (0, 1), 0),
-        Api(88, "StreamsGroupHeartbeat", (0, 0), 0),
-        Api(89, "StreamsGroupDescribe", (0, 0), 0),
+        Api(88, "StreamsGroupHeartbeat", (0, 1), 0),
+        Api(89, "StreamsGroupDescribe", (0, 1), 0),
         Api(90, "DescribeShareGroupOffsets", (0, 1), 0),
         Api(91, "AlterShareGroupOffsets", (0, 0), 0),
         Api(92, "DeleteShareGroupOffsets", (0, 0), 0),
+        Api(93, "StreamsGroupTopologyDescriptionUpdate", (0, 0), 0),
+        Api(94, "UnregisterController", (0, 0), 0),
     )
 }

@@ -1,8 +1,8 @@
-"""ApiVersions (key 18, versions 0–4): the APIs and versions that this broker supports; a client's first request.
+"""ApiVersions (key 18, versions 0–5): the APIs and versions that this broker supports; a client's first request.
 
 3 adds the client's name and flexible encoding (KIP-511) and features as tags (KIP-584); the response header keeps
 its oldest form, as the client does not know the broker's versions yet. 4 lets a feature start at version 0
-(KAFKA-17011).
+(KAFKA-17011). 5 lets the client say which cluster and node it means to reach (KIP-1242).
 """
 
 from dataclasses import dataclass
@@ -15,6 +15,8 @@ from ..wire import Bool, Int16, Int32, Int64, String, since, tag
 class ApiVersionsRequest:
     client_software_name: Annotated[String, since(3)] = ""
     client_software_version: Annotated[String, since(3)] = ""
+    cluster_id: Annotated[String | None, since(5)] = None
+    node_id: Annotated[Int32, since(5)] = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -154,7 +154,7 @@ class AbortTransactionRecord:
 
 
 class RecordType(NamedTuple):
-    """A declared record and its highest version in Apache Kafka 4.3.1."""
+    """A declared record and its highest version in Apache Kafka 4.4.0."""
 
     record: type[Any]
     version_max: int

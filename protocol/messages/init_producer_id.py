@@ -1,7 +1,7 @@
 """InitProducerId (key 22, versions 0–6): give a producer its id and epoch (KIP-98).
 
 2 adds flexible encoding, 3 lets a producer bump its own epoch (KIP-360), 4 PRODUCER_FENCED (KIP-588),
-5 TRANSACTION_ABORTABLE (KIP-890), 6 two-phase commit (KIP-939), which Apache Kafka 4.3.1 marks unstable.
+5 TRANSACTION_ABORTABLE (KIP-890), 6 two-phase commit (KIP-939), which Apache Kafka marks unstable.
 """
 
 from dataclasses import dataclass

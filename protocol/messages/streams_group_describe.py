@@ -1,15 +1,21 @@
-"""StreamsGroupDescribe (key 89, version 0): topology, members and tasks of streams groups (KIP-1071)."""
+"""StreamsGroupDescribe (key 89, versions 0–1): topology, members and tasks of streams groups (KIP-1071).
+
+1 adds the description of the topology (KIP-1331) and the name of the assignor (KIP-1357).
+"""
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from ..wire import Bool, Int16, Int32, String
+from ..wire import Bool, Int8, Int16, Int32, String, since
 from .streams_group_heartbeat import Endpoint, KeyValue, TaskIds, TaskOffset, TopicInfo
+from .streams_group_topology_description_update import TopologyDescription
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsGroupDescribeRequest:
     group_ids: tuple[String, ...] = ()
     include_authorized_operations: Bool = False
+    include_topology_description: Annotated[Bool, since(1)] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +70,9 @@ class DescribedGroup:
     topology: Topology | None = None
     members: tuple[Member, ...] = ()
     authorized_operations: Int32 = -2147483648
+    topology_description: Annotated[TopologyDescription | None, since(1)] = None
+    topology_description_status: Annotated[Int8, since(1)] = 0
+    assignor_name: Annotated[String | None, since(1)] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,12 @@
-"""StreamsGroupHeartbeat (key 88, version 0): a member of a streams group joins, is alive, or leaves (KIP-1071)."""
+"""StreamsGroupHeartbeat (key 88, versions 0–1): a member of a streams group joins, is alive, or leaves (KIP-1071).
+
+1 asks the member for a description of its topology (KIP-1331), and has a longer lag.
+"""
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from ..wire import Bool, Int8, Int16, Int32, Int64, String, UInt16
+from ..wire import Bool, Int8, Int16, Int32, Int64, String, UInt16, since, until
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +114,13 @@ class StreamsGroupHeartbeatResponse:
     member_id: String = ""
     member_epoch: Int32 = 0
     heartbeat_interval_ms: Int32 = 0
-    acceptable_recovery_lag: Int32 = 0
+    acceptable_recovery_lag_legacy: Annotated[Int32, until(0)] = 0
     task_offset_interval_ms: Int32 = 0
+    acceptable_recovery_lag: Annotated[Int64, since(1)] = -1
     status: tuple[Status, ...] | None = ()
     active_tasks: tuple[TaskIds, ...] | None = None
     standby_tasks: tuple[TaskIds, ...] | None = None
     warmup_tasks: tuple[TaskIds, ...] | None = None
+    topology_description_required: Annotated[Bool, since(1)] = False
     endpoint_information_epoch: Int32 = 0
     partitions_by_user_endpoint: tuple[EndpointToPartitions, ...] | None = None

@@ -28,6 +28,8 @@ class StreamsGroupMetadataValue:
     metadata_hash: Int64 = 0
     validated_topology_epoch: Annotated[Int32, tag(0)] = -1
     last_assignment_configs: Annotated[tuple[LastAssignmentConfig, ...] | None, tag(1)] = None
+    stored_description_topology_epoch: Annotated[Int32, tag(2)] = -1
+    failed_description_topology_epoch: Annotated[Int32, tag(3)] = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,7 +109,7 @@ def beginning_options(parser: Parser) -> None:
     parser.add_argument(
         "--emulate",
         metavar="RELEASE",
-        help="emulate a release of Apache Kafka from 2.8 to 4.3: its APIs, versions and features",
+        help="emulate a release of Apache Kafka from 2.8 to 4.4: its APIs, versions and features",
     )
     parser.add_argument(
         "--seed",

@@ -199,6 +199,15 @@ _CHANGES: dict[str, dict[str, Range]] = {
         "StreamsGroupDescribe": (0, 0),
     },
     "4.3": {"DescribeLogDirs": (1, 5)},
+    "4.4": {
+        "ApiVersions": (0, 5),
+        "TxnOffsetCommit": (0, 6),
+        "DeleteGroups": (0, 3),
+        "StreamsGroupHeartbeat": (0, 1),
+        "StreamsGroupDescribe": (0, 1),
+        "StreamsGroupTopologyDescriptionUpdate": (0, 0),
+        "UnregisterController": (0, 0),
+    },
 }
 """API versions by release: each API that is new in it, or whose versions differ from the release before."""
 
@@ -219,6 +228,7 @@ _FEATURES: dict[str, dict[str, Range]] = {
     "4.1": {"metadata.version": (7, 27), "share.version": (0, 1)},
     "4.2": {"metadata.version": (7, 29), "streams.version": (0, 1)},
     "4.3": {"metadata.version": (7, 30)},
+    "4.4": {"metadata.version": (7, 33), "share.version": (0, 2)},
 }
 """Feature levels by release: each feature that is new in it, or whose levels differ from the release before. Unstable
 levels are left out. Brokers with ZooKeeper had no features.

@@ -5,8 +5,9 @@ At a start a level comes from a comment line of the configuration file (`# featu
 read the levels with ApiVersions. A producer uses KIP-890's transactions from `transaction.version` 2 on, a consumer
 KIP-848's protocol from `group.version` 1 on, an application of Kafka Streams KIP-1071's from `streams.version` 1 on.
 `eligible.leader.replicas.version` 1 makes `min.insync.replicas` a dynamic option of all nodes
-(`live_config.settled_min_isr`). The other features are finalized as in Apache Kafka, for clients and tools that read
-them, and have no effect here.
+(`live_config.settled_min_isr`). `metadata.version` has an effect at three levels: delegation tokens from 14 on, networks as
+hosts of ACLs from 32 on, UnregisterController from 33 on. `share.version` 2 means no more than 1 yet: share groups have no
+dead letter queue. All else is finalized as in Apache Kafka, for clients and tools that read it.
 """
 
 from __future__ import annotations
@@ -32,28 +33,28 @@ SUPPORTED = {
     "group.version": Feature(0, 1, 1),
     # The voters cannot change, as in an Apache Kafka cluster with controller.quorum.voters.
     "kraft.version": Feature(0, 1, 0),
-    "metadata.version": Feature(7, 30, 30),
-    "share.version": Feature(0, 1, 1),
+    "metadata.version": Feature(7, 33, 33),
+    "share.version": Feature(0, 2, 2),
     "streams.version": Feature(0, 1, 1),
     "transaction.version": Feature(0, 2, 2),
 }
-"""Apache Kafka 4.3.1's features, at the level of a new cluster."""
+"""Apache Kafka 4.4.0's features, at the level of a new cluster."""
 
 METADATA_VERSIONS = (
     *("3.3-IV3", "3.4-IV0", "3.5-IV0", "3.5-IV1", "3.5-IV2", "3.6-IV0", "3.6-IV1", "3.6-IV2", "3.7-IV0", "3.7-IV1"),
     *("3.7-IV2", "3.7-IV3", "3.7-IV4", "3.8-IV0", "3.9-IV0", "4.0-IV0", "4.0-IV1", "4.0-IV2", "4.0-IV3", "4.1-IV0"),
-    *("4.1-IV1", "4.2-IV0", "4.2-IV1", "4.3-IV0", "4.4-IV0"),
+    *("4.1-IV1", "4.2-IV0", "4.2-IV1", "4.3-IV0", "4.4-IV0", "4.4-IV1", "4.4-IV2", "4.5-IV0"),
 )
-"""Names of the levels of metadata.version, from the lowest on. The last is unstable in Apache Kafka 4.3.1."""
+"""Names of the levels of metadata.version, from the lowest on. The last is unstable in Apache Kafka 4.4.0."""
 
 _SINCE = {
-    "eligible.leader.replicas.version": ("4.1-IV0", 1),
-    "group.version": ("4.0-IV0", 1),
-    "share.version": ("4.2-IV0", 1),
-    "streams.version": ("4.2-IV1", 1),
-    "transaction.version": ("4.0-IV2", 2),
+    "eligible.leader.replicas.version": (("4.1-IV0", 1),),
+    "group.version": (("4.0-IV0", 1),),
+    "share.version": (("4.2-IV0", 1), ("4.4-IV0", 2)),
+    "streams.version": (("4.2-IV1", 1),),
+    "transaction.version": (("4.0-IV2", 2),),
 }
-"""Per feature: the metadata.version from which on a new cluster has a level, and that level; 0 before."""
+"""Per feature: each metadata.version from which on a new cluster has a higher level, and that level; 0 before the first."""
 
 ACTING = frozenset(
     {"eligible.leader.replicas.version", "group.version", "share.version", "streams.version", "transaction.version"}
@@ -63,7 +64,7 @@ ACTING = frozenset(
 METADATA_VERSION = "metadata.version"
 SHARE_GROUPS = "share.version"
 _NO_LEVELS = (0, 0)
-_METADATA_CHANGED = (8, 11, 13, 14, 15, 17, 23, 30)
+_METADATA_CHANGED = (8, 11, 13, 14, 15, 17, 23, 30, 32, 33)
 """Levels of metadata.version that changed the metadata format: a downgrade from such a level to one below it is refused."""
 
 
@@ -161,7 +162,7 @@ def levels_of(metadata_version: str) -> dict[str, int]:
             f"Invalid value {metadata_version} for comment line # metadata.version: must be one of {', '.join(names)}"
         )
     return {METADATA_VERSION: level} | {
-        name: most if levels[since] <= level else 0 for name, (since, most) in _SINCE.items()
+        name: max((new for since, new in steps if levels[since] <= level), default=0) for name, steps in _SINCE.items()
     }
 
 

@@ -5,7 +5,7 @@ The format of a line is described in `server.security.acls.acl`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, TypeVar
@@ -15,7 +15,7 @@ from ..broker.broker import Broker
 from ..cluster.acl_changes import CHANGED_MAX, ENTRIES_MAX, AclChanges
 from ..runtime.errors import ControlError, Kind, did_you_mean, refusal
 from ..runtime.time_slices import TimeSlice
-from ..security.acls.acl import Acl, kind_of, parse, resource_of
+from ..security.acls.acl import Acl, kind_of, parse, parse_new, resource_of
 from ..security.acls.authorizer import Authorizer, Decision
 from ..security.acls.filters import AclFilter
 from ..security.acls.kinds import AclOperation, PatternType
@@ -123,7 +123,7 @@ async def add_acls(broker: Broker, acls: Lines) -> AclsAdded:
     """
     changes = _changes(broker)
     try:
-        new = await changes.create(await parsed(acls), at_most=ENTRIES_MAX)
+        new = await changes.create(await parsed(acls, parse_new), at_most=ENTRIES_MAX)
     except KafkaError as error:
         raise refusal(error) from error
     return AclsAdded(tuple(await TimeSlice().map(str, new)))
@@ -142,7 +142,7 @@ async def remove_acls(broker: Broker, acls: Lines) -> AclsRemoved:
         ControlError: As `add_acls`; NOT_FOUND: an ACL was not found.
     """
     changes, time_slice = _changes(broker), TimeSlice()
-    gone = await parsed(acls)
+    gone = await parsed(acls, parse)
     index = _authorizer(broker).index
     async for acl in time_slice.each(gone):
         if acl not in index:
@@ -184,16 +184,16 @@ async def why_allowed(
     return AclDecision(decision.is_allowed, decision.reason, acl, f"{who} {may} {what}: {_because(decision)}")
 
 
-async def parsed(lines: Sequence[str]) -> list[Acl]:
-    """Parse the entries of lines, without duplicates. ControlError INVALID for a line that is not one."""
+async def parsed(lines: Sequence[str], read: Callable[[str], Iterator[Acl]]) -> list[Acl]:
+    """Parse the entries of lines with `read`, without duplicates. ControlError INVALID for a line that it refuses."""
     time_slice, found = TimeSlice(), dict[Acl, None]()
     async for line in time_slice.each(lines):
-        found |= dict.fromkeys(_read(partial(_entries, line), "acls"))
+        found |= dict.fromkeys(_read(partial(_entries, read, line), "acls"))
     return list(found)
 
 
-def _entries(line: str) -> list[Acl]:
-    return list(parse(line))
+def _entries(read: Callable[[str], Iterator[Acl]], line: str) -> list[Acl]:
+    return list(read(line))
 
 
 def _read(read: Callable[[], Found], what: str) -> Found:

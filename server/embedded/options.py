@@ -249,7 +249,7 @@ def _quotas(quotas: Quotas) -> Quotas:
 
 
 def _acls(lines: Iterable[str]) -> tuple[str, ...]:
-    from ..security.acls.acl import parse  # imported here, since only ACLs need it
+    from ..security.acls.acl import parse_new  # imported here, since only ACLs need it
 
     if isinstance(lines, str):
         _refuse("acls", lines, (list,))
@@ -257,7 +257,7 @@ def _acls(lines: Iterable[str]) -> tuple[str, ...]:
     for number, line in enumerate(found):
         _expect(f"acls: {number}", line, str)
         try:
-            list(parse(line))
+            list(parse_new(line))
         except ValueError as error:
             raise ConfigError(f"acls: {error}") from None
     return found

@@ -324,9 +324,11 @@ _BY_API = {
     "ShareGroupHeartbeat": ErrorFields(flat=_GROUP),
     "StreamsGroupDescribe": ErrorFields((Rows(NameKind.GROUP, "group_ids", (), "groups", ("group_id",)),)),
     "StreamsGroupHeartbeat": ErrorFields(flat=_GROUP),
+    "StreamsGroupTopologyDescriptionUpdate": ErrorFields(flat=_GROUP),
     "SyncGroup": ErrorFields(flat=_GROUP),
-    "TxnOffsetCommit": ErrorFields((_topics(_partitions()),), _GROUP | _TRANSACTION),
+    "TxnOffsetCommit": ErrorFields((_topics(_partitions(), name=_BY_ID),), _GROUP | _TRANSACTION),
     "UnregisterBroker": ErrorFields(),
+    "UnregisterController": ErrorFields(),
     "UpdateFeatures": ErrorFields(),
     "WriteShareGroupState": ErrorFields(
         (_topics(_partitions(name="partition", told_name="partition"), name=("topic_id",), told="results"),), _GROUP

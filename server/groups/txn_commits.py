@@ -24,6 +24,9 @@ from .offset_table import Place
 from .settings import GroupSettings
 from .shard import GroupShard
 
+# From this version of TxnOffsetCommit on, a group that does not exist and an old member epoch have errors of their own (KIP-1319).
+_OWN_ERRORS_VERSION = 6
+
 
 class TxnCommits:
     """Commits of offsets in transactions. All state is in the shards."""
@@ -63,15 +66,15 @@ class TxnCommits:
             Errors of the refused partitions: OFFSET_METADATA_TOO_LARGE, UNKNOWN_TOPIC_OR_PARTITION.
 
         Raises:
-            KafkaError: The group does not allow it (`Group.check_commit`), or does not exist (ILLEGAL_GENERATION for
-                either kind of epoch); the partition has seen a later epoch of the producer (INVALID_PRODUCER_EPOCH) or
+            KafkaError: The group does not allow it (`Group.check_commit`; ILLEGAL_GENERATION for either kind of epoch, later
+                STALE_MEMBER_EPOCH), or does not exist (ILLEGAL_GENERATION, later GROUP_ID_NOT_FOUND); the partition has seen a later epoch of the producer (INVALID_PRODUCER_EPOCH) or
                 cannot be written. Then nothing is committed.
         """
         try:
             check, new_group = self._check(shard, request, version, now_ms)
             check_places(prepared, check)
         except KafkaError as error:
-            raise _in_old_words(error) from error
+            raise (error if version >= _OWN_ERRORS_VERSION else _in_old_words(error)) from error
         if prepared.accepted:
             producer = Producer(request.producer_id, request.producer_epoch)
             self._store.append(shard.partition, prepared.records, now_ms, producer=producer)
@@ -89,11 +92,17 @@ class TxnCommits:
         """
         group = shard.groups.get(request.group_id)
         if group is None:
-            if request.generation_id >= 0:
+            if request.generation_id_or_member_epoch >= 0:
+                if version >= _OWN_ERRORS_VERSION:
+                    raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
                 raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"group {request.group_id} does not exist")
             return None, self._classic.new_group(request.group_id, shard.partition, now_ms)
         check = group.check_commit(
-            request.member_id, request.group_instance_id, request.generation_id, version, is_transactional=True
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id_or_member_epoch,
+            version,
+            is_transactional=True,
         )
         return check, None
 

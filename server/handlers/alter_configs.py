@@ -95,6 +95,10 @@ async def alter(
     """Alter each resource, or return the reason for a refusal; with `replace`, configs that are not named are unset."""
     time_slice = TimeSlice()
     stands: dict[tuple[int, str], int] = {}
+    # AlterConfigs does not know loggers. Brokers refuse configs of brokers themselves, and controllers with words.
+    without_words = set[int]() if replace else {ConfigResourceType.BROKER_LOGGER}
+    if ctx.listener.controller_id is None:
+        without_words.add(ConfigResourceType.BROKER)
     changes_left = CHANGES_MAX
     async for resource in time_slice.each(resources):
         key = resource.resource_type, resource.resource_name
@@ -116,10 +120,10 @@ async def alter(
                         )
                     if stands[key] > 1:
                         raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-                    if key[0] != ConfigResourceType.BROKER_LOGGER:
-                        check_configs_of(ctx, AclOperation.ALTER_CONFIGS, *key)
-                    elif not replace:  # otherwise the resource type is unknown
+                    if key[0] in without_words:
                         check_without_words(ctx, AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME)
+                    elif key[0] != ConfigResourceType.BROKER_LOGGER:
+                        check_configs_of(ctx, AclOperation.ALTER_CONFIGS, *key)
                     await _alter_one(
                         ctx, wish_of(resource), time_slice, changed, validate_only=validate_only, replace=replace
                     )

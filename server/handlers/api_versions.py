@@ -1,4 +1,4 @@
-"""ApiVersions, API key 18, versions 0-4.
+"""ApiVersions, API key 18, versions 0-5.
 
 Behaviour
 - The rows are computed from the handler table, so served and advertised versions cannot differ.
@@ -6,9 +6,12 @@ Behaviour
   ApiVersions itself, so that the client can choose again (KIP-511).
 - From version 3 the client's software name and version must look like names (KIP-511), else
   INVALID_REQUEST.
+- From version 5 on the client may say which cluster and node it means to reach (KIP-1242): both, or INVALID_REQUEST. A node
+  that is another one, or of another cluster, answers REBOOTSTRAP_REQUIRED; before a login and at a controller's listener
+  neither is compared.
 - A broker that emulates an older release (`config/emulation`) lists that release's APIs, versions and features.
 - A controller's listener lists the APIs of controllers.
-- Version 4 alone may carry features whose minimum is 0 (KAFKA-17011).
+- From version 4 on the response may carry features whose minimum is 0 (KAFKA-17011).
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from ...protocol.connection import CachedResponse, Request
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.api_versions import (
     ApiVersion,
+    ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
     SupportedFeatureKey,
@@ -34,6 +38,8 @@ from . import CONTROLLER_KEYS
 
 OF_METRICS = ("GetTelemetrySubscriptions", "PushTelemetry")
 FIRST_VERSION_WITH_ZERO = 4
+NO_NODE = -1
+"""Node id in the request of a client that does not know which node it reaches."""
 ANSWERS_KEPT = 16
 """Number of cached responses: those of a broker's listeners and versions. Each takes some kilobytes."""
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -72,14 +78,20 @@ async def handle(ctx: Context, request: Request) -> ApiVersionsResponse:
             error_code=ErrorCode.UNSUPPORTED_VERSION,
             api_keys=tuple(row for row in api_rows(*named) if row.api_key == API_VERSIONS_KEY),
         )
-    if request.version >= 3 and not (
-        SOFTWARE.fullmatch(request.body.client_software_name)
-        and SOFTWARE.fullmatch(request.body.client_software_version)
-    ):
-        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=())
+    body: ApiVersionsRequest = request.body
+    name, version = body.client_software_name, body.client_software_version
     if request.version >= 3:
-        name, version = request.body.client_software_name, request.body.client_software_version
+        if not (SOFTWARE.fullmatch(name) and SOFTWARE.fullmatch(version)):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        if (body.cluster_id is None) != (body.node_id == NO_NODE):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         ctx.client.software = name[:SOFTWARE_CHARS_MAX], version[:SOFTWARE_CHARS_MAX]
+    is_meant = body.cluster_id is None or (body.cluster_id, body.node_id) == (
+        ctx.services.cluster.cluster_id,
+        ctx.node.node_id,
+    )
+    if not (is_meant or named.is_controller or ctx.client.logging_in is not None):
+        return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     shows_zero = request.version >= FIRST_VERSION_WITH_ZERO
     return _answer(named, tuple(config.features.items()), config.features_epoch, shows_zero)
 

@@ -1,7 +1,8 @@
-"""DeleteGroups, API key 42, versions 0-2.
+"""DeleteGroups, API key 42, versions 0-3.
 
 Behaviour
-- Deletes groups without members, with their offsets; of share groups the states first. Each group has its own error.
+- Deletes groups without members, with their offsets; of share groups the states first. Each group has its own error, without a
+  message: in Apache Kafka only a plug-in for topologies of streams groups makes one.
 - While `__consumer_offsets` does not exist no group does either: NOT_COORDINATOR, and the topic is not created.
 """
 

@@ -7,7 +7,7 @@ Behaviour
 - With one: the transaction coordinator answers. An open transaction of the previous producer with this transactional id is
   aborted first; the client retries after CONCURRENT_TRANSACTIONS.
 - From version 6 on, which must be enabled, a producer may use two-phase commit (KIP-939): its transactions never time out.
-  Apache Kafka 4.3.1 implements no more of that KIP, and refuses to keep a prepared transaction.
+  Apache Kafka implements no more of that KIP, and refuses to keep a prepared transaction.
 - PRODUCER_FENCED is INVALID_PRODUCER_EPOCH before version 4.
 """
 

@@ -2,7 +2,7 @@
 
 APIs that need an operation on the cluster, whatever their requests name, are listed in CLUSTER_OPERATIONS: `guarded` checks it
 before their handlers see the request. The handlers check all other permissions, for each resource when they process it. The
-operations are those of Apache Kafka 4.3.1, checked in its order if a client could see the difference.
+operations are those of Apache Kafka 4.4.0, checked in its order if a client could see the difference.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ CLUSTER_OPERATIONS: dict[str, OnCluster] = {
     "ReadShareGroupState": OnCluster((AclOperation.CLUSTER_ACTION,)),
     "ReadShareGroupStateSummary": OnCluster((AclOperation.CLUSTER_ACTION,)),
     "UnregisterBroker": OnCluster((AclOperation.ALTER,)),
+    "UnregisterController": OnCluster((AclOperation.ALTER,)),
     "UpdateFeatures": OnCluster((AclOperation.ALTER,)),
     "WriteShareGroupState": OnCluster((AclOperation.CLUSTER_ACTION,)),
     "WriteTxnMarkers": OnCluster((AclOperation.ALTER, AclOperation.CLUSTER_ACTION)),

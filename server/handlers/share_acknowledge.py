@@ -5,7 +5,7 @@ Behaviour
 - It belongs to a share session, as the next request of it; with the epoch -1 as its last, which releases the records that the
   member still holds.
 - Acknowledgements are in the log when the response is sent, and on disk if `flush.messages` requires it.
-- Served while the feature `share.version` is 1; else UNSUPPORTED_VERSION.
+- Served unless the feature `share.version` is 0; else UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations

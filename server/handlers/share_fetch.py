@@ -13,7 +13,7 @@ Behaviour
 - A renewal of locks (`is_renew_ack`) is a request of its own: nothing is fetched with it.
 - When a connection ends, its share sessions end: records that their members have acquired, and maybe never received, are
   released.
-- Served while the feature `share.version` is 1; else UNSUPPORTED_VERSION.
+- Served unless the feature `share.version` is 0; else UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations

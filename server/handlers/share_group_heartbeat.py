@@ -4,7 +4,7 @@ Behaviour
 - A member of a share group joins (epoch 0), stays, or leaves (-1); the rules are in `groups.share.protocol`. Members make their own ids,
   of 36 characters at most.
 - A member must be allowed to describe every topic that it names.
-- Served while the feature `share.version` is 1; else UNSUPPORTED_VERSION.
+- Served unless the feature `share.version` is 0; else UNSUPPORTED_VERSION.
 """
 
 from __future__ import annotations

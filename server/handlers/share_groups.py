@@ -1,6 +1,6 @@
 """Common parts of the APIs of share groups (KIP-932).
 
-If the feature `share.version` is 0 they answer as Apache Kafka 4.3.1 does: clients get UNSUPPORTED_VERSION before any
+If the feature `share.version` is 0 they answer as Apache Kafka does: clients get UNSUPPORTED_VERSION before any
 permission is checked. Clients that may act for the cluster get NOT_COORDINATOR, as no broker coordinates a share partition.
 """
 

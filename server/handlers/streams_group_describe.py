@@ -1,15 +1,18 @@
-"""StreamsGroupDescribe, API key 89, version 0.
+"""StreamsGroupDescribe, API key 89, versions 0-1.
 
 Behaviour
 - A group that is named twice is returned once.
 - A group whose topology names a topic that the client may not describe is TOPIC_AUTHORIZATION_FAILED.
 - State, epochs, topology, members and tasks of streams groups; a group of another kind is GROUP_ID_NOT_FOUND.
+- No description of a topology is stored: a client that asks for it gets the status NOT_STORED.
 - UNSUPPORTED_VERSION as in StreamsGroupHeartbeat.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from itertools import chain
 
 from ...protocol.connection import Request
@@ -26,17 +29,21 @@ from ..services.context import Context
 from .group_descriptions import check_topics, describe_each, message_of
 from .permissions import check_without_words
 
+NOT_REQUESTED, NOT_STORED = 0, 1
+"""Status of the description of a topology."""
+ASSIGNOR = "sticky"
 _UNSEEN = "The described group uses topics that the client is not authorized to describe."
 
 
 async def handle(ctx: Context, request: Request) -> StreamsGroupDescribeResponse:
     body: StreamsGroupDescribeRequest = request.body
     with_operations = body.include_authorized_operations
-    groups = await describe_each(ctx, body.group_ids, _describe, _refused, with_operations=with_operations)
+    describe = partial(_describe, NOT_STORED if body.include_topology_description else NOT_REQUESTED)
+    groups = await describe_each(ctx, body.group_ids, describe, _refused, with_operations=with_operations)
     return StreamsGroupDescribeResponse(groups=groups)
 
 
-async def _describe(ctx: Context, group_id: str, time_slice: TimeSlice) -> DescribedGroup:
+async def _describe(status: int, ctx: Context, group_id: str, time_slice: TimeSlice) -> DescribedGroup:
     groups = ctx.services.coordinators.groups
     groups.check_streams_protocol()
     check_without_words(ctx, AclOperation.DESCRIBE, ResourceType.GROUP, group_id)
@@ -46,7 +53,7 @@ async def _describe(ctx: Context, group_id: str, time_slice: TimeSlice) -> Descr
     if described.topology is not None:
         names = chain.from_iterable(map(_topics, described.topology.subtopologies or ()))
         await check_topics(ctx, names, _UNSEEN, time_slice)
-    return described
+    return replace(described, topology_description_status=status, assignor_name=ASSIGNOR)
 
 
 def _refused(group_id: str, error: KafkaError) -> DescribedGroup:

@@ -1,4 +1,4 @@
-"""StreamsGroupHeartbeat, API key 88, version 0.
+"""StreamsGroupHeartbeat, API key 88, versions 0-1.
 
 Behaviour
 - A member of a streams group joins (epoch 0), stays, or leaves (-1); the rules are in `groups.streams.protocol`.

@@ -1,10 +1,11 @@
-"""TxnOffsetCommit, API key 28, versions 0-5.
+"""TxnOffsetCommit, API key 28, versions 0-6.
 
 Behaviour
 - The offsets are pending until the transaction ends: OffsetFetch returns the previous ones, or with `require_stable`
   UNSTABLE_OFFSET_COMMIT.
 - The transaction coordinator must know that the transaction writes to the group's partition of `__consumer_offsets`:
   from AddOffsetsToTxn, or from version 5 on from this request (KIP-890).
+- Topics are named up to version 5 and identified by id from version 6 on (KIP-1319).
 - An error of the group or the transaction is the error of every existing partition; a missing partition has its own error.
 - Before version 2 COORDINATOR_LOAD_IN_PROGRESS is COORDINATOR_NOT_AVAILABLE (KAFKA-7296).
 """
@@ -30,11 +31,12 @@ from ..services.context import Context
 from ..transactions.verification import Verification, transaction_support_of
 from .committing import found_of, prepare_cooperatively
 
-# First versions whose clients handle COORDINATOR_LOAD_IN_PROGRESS, understand TRANSACTION_ABORTABLE, and that add the partition
-# to the transaction.
+# First versions whose clients handle COORDINATOR_LOAD_IN_PROGRESS, understand TRANSACTION_ABORTABLE, that add the partition to
+# the transaction, and that identify topics by id.
 _LOADING_SINCE = 2
 _ABORTABLE_SINCE = 4
 _ADDING_SINCE = 5
+_IDS_SINCE = 6
 
 _NO_SEQUENCE = -1
 
@@ -46,7 +48,10 @@ async def handle(ctx: Context, request: Request) -> TxnOffsetCommitResponse:
         return await _refused(body, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, time_slice)
     if not ctx.may(AclOperation.READ, ResourceType.GROUP, body.group_id):
         return await _refused(body, ErrorCode.GROUP_AUTHORIZATION_FAILED, time_slice)
-    found, commits = await found_of(ctx, body.topics, lambda asked: known.get(asked.name), time_slice)
+    by_id = request.version >= _IDS_SINCE
+    found, commits = await found_of(
+        ctx, body.topics, lambda asked: known.by_id(asked.topic_id) if by_id else known.get(asked.name), time_slice
+    )
     error, refused = await _commit(ctx, body, request.version, commits) if commits else (ErrorCode.NONE, {})
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and request.version < _LOADING_SINCE:
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -57,11 +62,14 @@ async def handle(ctx: Context, request: Request) -> TxnOffsetCommitResponse:
         answers.append(
             TxnOffsetCommitResponseTopic(
                 name=asked.name,
+                topic_id=asked.topic_id,
                 partitions=tuple(
                     await time_slice.map(
                         lambda one, known_as=known_as: TxnOffsetCommitResponsePartition(  # type: ignore[misc]
                             partition_index=one.partition_index,
-                            error_code=known_as.error_of(one.partition_index, error, refused),
+                            error_code=ErrorCode.UNKNOWN_TOPIC_ID
+                            if by_id and known_as.topic is None
+                            else known_as.error_of(one.partition_index, error, refused),
                         ),
                         asked.partitions,
                     )
@@ -80,7 +88,7 @@ async def _refused(body: TxnOffsetCommitRequest, code: ErrorCode, time_slice: Ti
             lambda one: TxnOffsetCommitResponsePartition(partition_index=one.partition_index, error_code=code),
             asked.partitions,
         )
-        answers.append(TxnOffsetCommitResponseTopic(name=asked.name, partitions=tuple(rows)))
+        answers.append(TxnOffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id, partitions=tuple(rows)))
     return TxnOffsetCommitResponse(topics=tuple(answers))
 
 

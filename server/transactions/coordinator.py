@@ -106,7 +106,7 @@ class TransactionCoordinator(Coordinator[TransactionShard]):
         Args:
             expected: Id and epoch that the producer claims to have (KIP-360); None if it sends none.
             two_phase: Whether its transactions never time out, whatever `timeout_ms` is (KIP-939).
-            keep_prepared: Whether to keep the open transaction, which Apache Kafka 4.3.1 does not support yet.
+            keep_prepared: Whether to keep the open transaction, which Apache Kafka does not support yet.
 
         Raises:
             KafkaError: also INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS while the earlier transaction

@@ -1,7 +1,7 @@
 """Apache Kafka's own message definitions, read from its jars if this machine has them; never kept in this repository.
 
 The jars are looked for at `OTTLA_KAFKA_CLIENTS_JAR` (others in the same folder) and in the local Maven repository, where
-`mvn dependency:get -Dartifact=org.apache.kafka:kafka-clients:4.3.1` puts them.
+`mvn dependency:get -Dartifact=org.apache.kafka:kafka-clients:4.4.0` puts them.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-KAFKA_VERSION = "4.3.1"
+KAFKA_VERSION = "4.4.0"
 
 
 def find_jar(artifact: str) -> Path | None:

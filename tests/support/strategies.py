@@ -21,7 +21,8 @@ _UNSIGNED_RANGES = {"H": 16, "I": 32}
 # 127 bytes and more need a second byte of length in compact encoding.
 _LONG_TEXT = "ü" * 64
 _LONG_BYTES = {"bytes": bytes(range(130)), "records": bytes(range(256)) * 2}
-_ERROR_CODES = tuple(ErrorCode)
+_ERROR_CODES = tuple(range(-1, ErrorCode.SHARE_SESSION_LIMIT_REACHED + 1))
+"""The codes that the other implementations know: those of Apache Kafka 4.3."""
 
 
 def _limits(bits: int, signed: bool) -> tuple[int, int]:
@@ -54,7 +55,7 @@ def _values(type: Type) -> st.SearchStrategy[Any]:
 
 def _field_values(field: Field) -> st.SearchStrategy[Any]:
     if field.name.endswith("error_code"):
-        return st.sampled_from(ErrorCode).map(int)  # the other implementations know no other codes
+        return st.sampled_from(_ERROR_CODES)
     values = _values(field.type)
     if field.type.name == "q" and field.name.endswith("time_ms"):
         # kio represents these as dates or durations, which end in the year 9999, and accepts -1 where it is the default.
@@ -108,7 +109,7 @@ def _random_field(field: Field, dice: random.Random) -> Any:
     if field.nullable_from is not None and dice.random() < 0.3:
         return None
     if field.name.endswith("error_code"):
-        return int(dice.choice(_ERROR_CODES))
+        return dice.choice(_ERROR_CODES)
     if field.type.name == "q" and field.name.endswith("time_ms"):
         return dice.randint(min(field.default, 0), 1 << 42)
     return _random_value(field.type, dice)

@@ -34,6 +34,17 @@ ASKED_FOR = [each for each in NAMES if each == "*" or not each.startswith("*")]
 PRINCIPALS = ["User:alice", "User:bob", "User:*", "Group:alice", "User:a:b", "User:root"]
 ASKING = ["User:alice", "User:bob", "User:a:b", "User:root", "Group:alice"]
 HOSTS = ["*", "*", "10.0.0.1", "10.0.0.2", "0:0:0:0:0:0:0:1", "::1"]
+NETWORKS = [
+    "10.0.0.0/31",
+    "10.0.0.9/8",
+    "10.0.0.2/32",
+    "0.0.0.0/0",
+    "::/64",
+    "::2/127",
+    "fe80::/10",
+    "10.0.0.0/33",
+    "a/b",
+]
 COMING_FROM = ["10.0.0.1", "10.0.0.2", "::1", "::ffff:10.0.0.1", "2001:db8::7"]
 OPERATIONS = [each for each in AclOperation if each > AclOperation.ANY]
 ASKED = [each for each in OPERATIONS if each is not AclOperation.ALL]
@@ -85,7 +96,7 @@ def conversation(rng: random.Random) -> Iterator[tuple[list[str], bool | None]]:
             rng.choice(NAMES),
             rng.choice([PatternType.LITERAL, PatternType.PREFIXED]),
             rng.choice(PRINCIPALS),
-            rng.choice(HOSTS),
+            rng.choice(HOSTS + NETWORKS),
             AclOperation.ALL if rng.random() < 0.3 else rng.choice(OPERATIONS),
             permission,
         )

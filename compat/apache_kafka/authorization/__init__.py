@@ -1,4 +1,4 @@
-"""The requests that each ACL operation alone allows, at Apache Kafka 4.3.1 and at Ottla."""
+"""The requests that each ACL operation alone allows, at Apache Kafka and at Ottla."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The requests that ACL operations allow: every API in every version, at Apache Kafka 4.3.1 and at Ottla.
+"""The requests that ACL operations allow: every API in every version, at Apache Kafka and at Ottla.
 
 The users have no right, one right or a few. `--record` writes Apache Kafka's answers to
 `tests/support/authorization/apache_kafka.json`. Without it the same requests are sent to Ottla by authenticated users, and each

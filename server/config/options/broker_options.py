@@ -380,7 +380,7 @@ class BrokerOptions(GroupOptions):
         _BOOLEAN,
         False,
         None,
-        "Whether to offer API versions that Apache Kafka 4.3.1 has not released: InitProducerId 6.",
+        "Whether to offer API versions that Apache Kafka 4.4.0 has not released: InitProducerId 6.",
         update=_FIXED,
         hidden=True,
     )
@@ -388,7 +388,7 @@ class BrokerOptions(GroupOptions):
         _BOOLEAN,
         False,
         None,
-        "Whether metadata.version may have the level that Apache Kafka 4.3.1 has not released.",
+        "Whether metadata.version may have the level that Apache Kafka 4.4.0 has not released.",
         update=_FIXED,
         hidden=True,
     )

@@ -32,7 +32,7 @@ from ....storage.disk.paths import PARTITION_MAX
 from ...broker.broker import Broker
 from ...runtime.errors import ControlError, Kind
 from ...runtime.time_slices import TimeSlice
-from ...security.acls.acl import parse
+from ...security.acls.acl import parse_new
 from ..cases.load import case_of
 from ..quotas import check_all, list_quotas
 from .fields import NOT_FINITE, SEED_BYTES_MAX, SeedField, field_of, field_of_text
@@ -300,7 +300,7 @@ def _quotas(entity: str, field: SeedField) -> SeedQuotas:
 def _acl(field: SeedField) -> SeedAcl:
     text = field.text()
     try:
-        list(parse(text))
+        list(parse_new(text))
     except ValueError as error:
         raise field.error(str(error)) from None
     return SeedAcl(field, text)

@@ -55,9 +55,8 @@ class ClassicMembers:
         """Add a new member, or update a known one that joins again.
 
         Raises:
-            KafkaError: INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
-                UNKNOWN_SERVER_ERROR for a subscription that cannot be read, or the error of writing the records. Then nothing
-                has changed.
+            KafkaError: INCONSISTENT_GROUP_PROTOCOL (also for a subscription that cannot be read), GROUP_MAX_SIZE_REACHED,
+                UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, or the error of writing the records. Then nothing has changed.
         """
         if not self._settings.may_upgrade and not self._settings.may_downgrade:
             raise KafkaError(
@@ -68,14 +67,14 @@ class ClassicMembers:
         is_new = not request.member_id
         member_id = request.member_id or self._new_id()
         instance_id = request.group_instance_id
-        self._protocol.check_size(group, member_id)
+        self._protocol.check_size(group, member_id, instance_id)
         _check_protocols(group, member_id, request)
         if is_new and instance_id is None and caller.version >= KNOWN_MEMBER_ID_VERSION:
             return JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id, protocol_name=None)
         try:
             subscription = read_subscription(request.protocols[0].metadata)
         except ProtocolError as error:
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"malformed subscription: {error}") from error
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"malformed subscription: {error}") from error
         replaced, must_downgrade = group.static_member(instance_id) if is_new else None, False
         if replaced is not None:
             old = returned_member(replaced, member_id)

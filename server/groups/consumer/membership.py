@@ -15,11 +15,11 @@ from .member import STATIC_LEAVE_EPOCH, ConsumerMember
 from .reconciliation import Claim
 
 
-def consumer_group(group_id: str, group: object) -> ConsumerGroup:
+def consumer_group(group_id: str, group: object, word: str = "Group") -> ConsumerGroup:
     """Return the group if it is a consumer group; else raise KafkaError GROUP_ID_NOT_FOUND."""
     if isinstance(group, ConsumerGroup):
         return group
-    message = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a consumer group."
+    message = f"{word} {group_id} not found." if group is None else f"Group {group_id} is not a consumer group."
     raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
 
 

@@ -310,10 +310,11 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
             self._start_job(shard, self._assign(shard, group, now_ms))
         return member
 
-    def check_size(self, group: ConsumerGroup, member_id: str) -> None:
-        """Raise KafkaError GROUP_MAX_SIZE_REACHED if the group is full and does not have this member."""
+    def check_size(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
+        """Raise KafkaError GROUP_MAX_SIZE_REACHED if the group is full and has neither this member nor this static member."""
         limit = self._settings.group_consumer_max_size
-        if len(group.members) >= limit and member_id not in group.members:
+        is_known = member_id in group.members or group.static_member(instance_id) is not None
+        if len(group.members) >= limit and not is_known:
             message = f"The consumer group has reached its maximum capacity of {limit} members."
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
@@ -337,8 +338,8 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
                 group = used.group
             elif known is not None:
                 changes.append(records.classic_tombstone(group_id))
-        found = consumer_group(group_id, group)
-        self.check_size(found, request.member_id)
+        found = consumer_group(group_id, group, "Consumer group")
+        self.check_size(found, request.member_id, request.instance_id)
         return found, used
 
     def _upgrade_of(self, group: ClassicGroup, upgrade: Upgrade | None) -> Upgrade:

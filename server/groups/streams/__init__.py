@@ -5,6 +5,6 @@ the topics there are), `group` (the table), `records` and `replay` (how it is wr
 (one step of a member), `assignor` and `targets` (who should have what), `transition` (a heartbeat as records), `answering`,
 `describing`, `protocol` (time, and all events).
 
-As in Apache Kafka 4.3.1 there are no static members, no sources by regular expression and no offsets of tasks yet. No member
-gets warm-up tasks, although records of members may contain some.
+There are no static members yet, and as in Apache Kafka no sources by regular expression. Offsets of tasks are kept for
+descriptions only. No member gets warm-up tasks, although records of members may contain some.
 """

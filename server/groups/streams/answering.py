@@ -17,6 +17,11 @@ from .member import StreamsMember, StreamsTasks
 from .records import rows_of
 from .transition import StreamsTransition
 
+TASK_OFFSET_INTERVAL_MS = 60_000
+"""Apache Kafka's default interval in which members report the offsets of their tasks."""
+ACCEPTABLE_RECOVERY_LAG = 10_000
+"""Apache Kafka's default lag, in offsets, of a warm-up task that may become active."""
+
 
 class HeartbeatResult(NamedTuple):
     """
@@ -60,6 +65,8 @@ def answered(
         member_id=member.member_id,
         member_epoch=member.epoch,
         heartbeat_interval_ms=interval_ms,
+        task_offset_interval_ms=TASK_OFFSET_INTERVAL_MS,
+        acceptable_recovery_lag=ACCEPTABLE_RECOVERY_LAG,
         status=tuple(_statuses(group, transition)),
         active_tasks=active,
         standby_tasks=standby,

@@ -20,7 +20,7 @@ from ....protocol.messages.streams_group_heartbeat import (
 from ...coordination.jobs import Steps
 from ..assigning.topics import TopicView
 from .configured import Configured, ConfiguredSubtopology, InternalTopic
-from .group import EndpointRow, StreamsGroup
+from .group import NO_OFFSETS, EndpointRow, StreamsGroup, TaskOffsets
 from .member import NO_TASKS, Owned, StreamsMember, StreamsTasks
 from .topology import Topology
 
@@ -32,7 +32,10 @@ def describe_streams(group: StreamsGroup) -> Steps[message.DescribedGroup]:
     the application has set.
     """
     # Members and targets are values, so these references keep the group's present state.
-    members = [(member, group.targets.get(member.member_id, NO_TASKS)) for member in group.members.values()]
+    members = [
+        (member, group.targets.get(name, NO_TASKS), group.task_offsets.get(name, NO_OFFSETS))
+        for name, member in group.members.items()
+    ]
     topology, configured = group.topology, group.configured
     described = message.DescribedGroup(
         group_id=group.group_id,
@@ -42,8 +45,8 @@ def describe_streams(group: StreamsGroup) -> Steps[message.DescribedGroup]:
     )
     yield
     found = []
-    for member, target in members:
-        found.append(_member(member, target))
+    for member, target, offsets in members:
+        found.append(_member(member, target, offsets))
         yield
     shown = None if topology is None else (yield from _topology(topology, configured))
     return replace(described, topology=shown, members=tuple(found))
@@ -95,7 +98,7 @@ def _infos(topics: Collection[TopicInfo]) -> tuple[TopicInfo, ...]:
     return tuple(sorted(topics, key=attrgetter("name")))
 
 
-def _member(member: StreamsMember, target: StreamsTasks) -> message.Member:
+def _member(member: StreamsMember, target: StreamsTasks, offsets: TaskOffsets) -> message.Member:
     return message.Member(
         member_id=member.member_id,
         member_epoch=member.epoch,
@@ -107,6 +110,8 @@ def _member(member: StreamsMember, target: StreamsTasks) -> message.Member:
         process_id=member.process_id,
         user_endpoint=member.user_endpoint,
         client_tags=tuple(KeyValue(key=key, value=value) for key, value in member.client_tags.items()),
+        task_offsets=offsets.offsets,
+        task_end_offsets=offsets.ends,
         assignment=_assignment(member.assigned),
         target_assignment=_assignment(target),
     )

@@ -12,7 +12,7 @@ from functools import partial
 from typing import ClassVar, NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError
-from ....protocol.messages.streams_group_heartbeat import EndpointToPartitions
+from ....protocol.messages.streams_group_heartbeat import EndpointToPartitions, TaskOffset
 from ...coordination.deadlines import Deadline
 from ..kinds import PartitionCheck
 from ..reconciled import ReconciledGroup
@@ -27,6 +27,16 @@ _MEMBER_EPOCH_VERSION = 9
 
 Task = tuple[str, int]
 """Subtopology id and partition."""
+
+
+class TaskOffsets(NamedTuple):
+    """Offsets that a member has reported, by task: of its state stores, and of the ends of their changelogs."""
+
+    offsets: tuple[TaskOffset, ...] = ()
+    ends: tuple[TaskOffset, ...] = ()
+
+
+NO_OFFSETS = TaskOffsets()
 
 
 class EndpointRow(NamedTuple):
@@ -48,6 +58,7 @@ class StreamsGroup(ReconciledGroup[StreamsMember, StreamsTasks]):
         standby_processes, warmup_processes: Task -> id of a process that has it in this role -> number of its members that have
             it.
         configured: The topology applied to the topics, as of the last look-up.
+        task_offsets: Member id -> offsets that the member has reported of its tasks; for descriptions only.
         untold: Members that reported other tasks than they may use, and have not got an answer with their tasks since.
         shutdown_by: Id of the member that requested the end of the whole application.
         endpoint_epoch: Number that grows when the tasks of a member with a user endpoint change.
@@ -67,6 +78,7 @@ class StreamsGroup(ReconciledGroup[StreamsMember, StreamsTasks]):
         self.standby_processes: dict[Task, Counter[str]] = {}
         self.warmup_processes: dict[Task, Counter[str]] = {}
         self.configured: Configured | None = None
+        self.task_offsets: dict[str, TaskOffsets] = {}
         self.untold: set[str] = set()
         self.shutdown_by: str | None = None
         self.endpoint_epoch = 0
@@ -173,6 +185,7 @@ class StreamsGroup(ReconciledGroup[StreamsMember, StreamsTasks]):
         self._take_out(member_id)
         self.members.pop(member_id, None)
         self.endpoints.pop(member_id, None)
+        self.task_offsets.pop(member_id, None)
         self.untold.discard(member_id)
         if not self.members:
             self.shutdown_by = None

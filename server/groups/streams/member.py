@@ -128,6 +128,8 @@ TOPOLOGY_NAMES_MAX = 5_000
 whenever topics change."""
 TASKS_MAX = 100_000
 """Maximum number of tasks that a member may claim to have."""
+OFFSETS_MAX = 20_000
+"""Maximum number of offsets that a member may report of its tasks. They remain in memory."""
 TAGS_MAX = 1_000
 
 
@@ -142,9 +144,6 @@ def check_request(request: StreamsGroupHeartbeatRequest) -> None:
     topology, epoch = request.topology, request.member_epoch
     check_none(
         (request.instance_id is not None, "Static membership is not yet supported."),
-        (request.task_offsets is not None, "TaskOffsets are not supported yet."),
-        (request.task_end_offsets is not None, "TaskEndOffsets are not supported yet."),
-        (bool(request.warmup_tasks), "WarmupTasks are not supported yet."),
     )
     if topology is not None:
         check_size(topology)
@@ -164,6 +163,7 @@ def check_request(request: StreamsGroupHeartbeatRequest) -> None:
     if epoch == 0 and topology is not None:
         _check_changelogs(topology)
     tags = len(request.client_tags or ())
+    offsets = len(request.task_offsets or ()) + len(request.task_end_offsets or ())
     check_none(
         (epoch == STATIC_LEAVE_EPOCH, "InstanceId can't be null."),
         (
@@ -173,6 +173,7 @@ def check_request(request: StreamsGroupHeartbeatRequest) -> None:
         (names_tasks and None in roles, "If one task-type is non-null, all must be non-null."),
         (epoch != 0 and topology is not None, "Topology can only be provided when (re-)joining."),
         (tasks > TASKS_MAX, f"Too many tasks in the request ({tasks}, limit {TASKS_MAX})."),
+        (offsets > OFFSETS_MAX, f"Too many task offsets in the request ({offsets}, limit {OFFSETS_MAX})."),
         (tags > TAGS_MAX, f"Too many client tags in the request ({tags}, limit {TAGS_MAX})."),
     )
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages import streams_group_heartbeat as message
-from ....protocol.messages.streams_group_heartbeat import Endpoint, StreamsGroupHeartbeatRequest
+from ....protocol.messages.streams_group_heartbeat import Endpoint, StreamsGroupHeartbeatRequest, TaskOffset
 from ..classic.protocol import Caller
 from .configured import Configured
-from .group import StreamsGroup
+from .group import StreamsGroup, TaskOffsets
 from .member import NO_TASKS, StreamsMember, StreamsTasks
 
 log = logging.getLogger("ottla.groups")
@@ -82,6 +82,31 @@ def claim_of(request: StreamsGroupHeartbeatRequest) -> StreamsTasks | None:
     if not (active or standby or warmup):
         return NO_TASKS
     return StreamsTasks(_places(active), _places(standby), _places(warmup))
+
+
+def reported(request: StreamsGroupHeartbeatRequest, before: TaskOffsets) -> TaskOffsets:
+    """Return the offsets of the member's tasks: those in the request, and `before` where it has none.
+
+    Raises:
+        KafkaError: INVALID_REQUEST: a task is named twice.
+    """
+    return TaskOffsets(_by_task(request.task_offsets, before.offsets), _by_task(request.task_end_offsets, before.ends))
+
+
+def _by_task(rows: Sequence[TaskOffset] | None, before: tuple[TaskOffset, ...]) -> tuple[TaskOffset, ...]:
+    if rows is None:
+        return before
+    found: dict[tuple[str, int], TaskOffset] = {}
+    for one in rows:
+        task = one.subtopology_id, one.partition
+        if task in found:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"Task offsets contain a duplicate entry for subtopology {one.subtopology_id} and partition"
+                f" {one.partition}.",
+            )
+        found[task] = one
+    return tuple(found[task] for task in sorted(found))
 
 
 def check_claim(claim: StreamsTasks | None, configured: Configured) -> None:

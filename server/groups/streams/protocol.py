@@ -29,11 +29,11 @@ from ..reconciled_protocol import ReconciledProtocol, assigning
 from ..records import Change, ReadyChange, records_of, write_record
 from ..settings import GroupSettings
 from . import records, targets
-from .answering import HeartbeatResult, answered
+from .answering import ACCEPTABLE_RECOVERY_LAG, TASK_OFFSET_INTERVAL_MS, HeartbeatResult, answered
 from .describing import endpoints
-from .group import StreamsGroup
+from .group import NO_OFFSETS, StreamsGroup
 from .member import LEAVE_EPOCH, StreamsMember, StreamsMemberState
-from .membership import claim_of, member_for, streams_group, with_news
+from .membership import claim_of, member_for, reported, streams_group, with_news
 from .transition import ReadyStep, SeenGroup, StreamsHeartbeatContext, StreamsTransition, preparing
 
 if TYPE_CHECKING:
@@ -170,6 +170,8 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
             or group.shutdown_by is not None
             or request.shutdown_application
             or request.active_tasks is not None
+            or request.task_offsets is not None
+            or request.task_end_offsets is not None
             or request.endpoint_information_epoch != group.endpoint_epoch
             or member.member_id in group.untold
             or self._configs_of(group) != group.assignment_configs
@@ -182,6 +184,8 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
                 member_id=member.member_id,
                 member_epoch=member.epoch,
                 heartbeat_interval_ms=self._settings.group_value(group.group_id, "streams.heartbeat.interval.ms"),
+                task_offset_interval_ms=TASK_OFFSET_INTERVAL_MS,
+                acceptable_recovery_lag=ACCEPTABLE_RECOVERY_LAG,
                 endpoint_information_epoch=group.endpoint_epoch,
             )
         )
@@ -231,6 +235,7 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
             assert ready is not None  # no other call runs in between
         group = self._group_for(shard, request, changes)
         old = member_for(group, request)
+        offsets = reported(request, group.task_offsets.get(old.member_id, NO_OFFSETS))
         transition = StreamsTransition(group, old, with_news(old, request, caller), changes, ready)
         waits = (
             not group.members and self._settings.group_value(group.group_id, "streams.initial.rebalance.delay.ms") > 0
@@ -248,6 +253,8 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         if isinstance(known, ClassicGroup):
             self._close_classic(known, now_ms)
         self._keep(shard, kept, transition, around, waits=waits)
+        if offsets != NO_OFFSETS:
+            kept.task_offsets[old.member_id] = offsets
         if request.shutdown_application and kept.shutdown_by is None:
             log.info("group %s: member %s requests a shutdown of the application", kept.group_id, old.member_id)
             kept.shutdown_by = old.member_id
@@ -270,7 +277,7 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
             return StreamsGroup(group_id, shard.partition)
         group = streams_group(group_id, known)
         limit = self._settings.group_streams_max_size
-        if len(group.members) >= limit:
+        if len(group.members) >= limit and request.member_id not in group.members:
             message = f"The streams group has reached its maximum capacity of {limit} members."
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
         return group

@@ -1,6 +1,6 @@
 """The topics that an application reads and writes: its subtopologies, as the first member of a group has sent them.
 
-They do not change while the group exists: Apache Kafka 4.3.1 has no updates of them.
+They do not change while the group exists: Apache Kafka has no updates of them.
 """
 
 from __future__ import annotations

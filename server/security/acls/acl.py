@@ -18,6 +18,7 @@ from typing import Any, Self, TypeVar
 
 from ..principal import Principal
 from .kinds import CLUSTER_NAME, AclOperation, PatternType, Permission, ResourceType
+from .networks import check_host
 
 ANYTHING = "*"
 """Wildcard: as a name, every resource; as a host, every address."""
@@ -155,6 +156,13 @@ def parse(text: str) -> Iterator[Acl]:
     for operation in operations.split(","):
         found = Acl(kind, name, pattern, who, host, kind_of(AclOperation, operation, "operation"), may)
         found.check()
+        yield found
+
+
+def parse_new(text: str) -> Iterator[Acl]:
+    """Parse the entries of a line that will be added. ValueError as `parse`, and for a host that a new entry may not have."""
+    for found in parse(text):
+        check_host(found.host)
         yield found
 
 

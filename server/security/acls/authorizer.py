@@ -18,7 +18,7 @@ from ...runtime.addresses import java_host
 from ...runtime.log_rate_limit import LogRateLimiter
 from ..principal import Principal
 from .acl import ANYTHING, Acl, quoted
-from .index import ALL_BIT, ALLOWING, DENYING, AclIndex, Pattern, applicable_principals
+from .index import ALL_BIT, ALLOWING, DENYING, AclIndex, Pattern
 from .kinds import AclOperation, Permission, ResourceType
 
 log = logging.getLogger("ottla.authorizer")
@@ -166,7 +166,7 @@ class Authorizer:
         """Return those of `operations` that the principal may do. This is not an attempt, so refusals are not logged."""
         if str(principal) in self._super_users:
             return list(operations)
-        who = applicable_principals(str(principal), java_host(host))
+        who = self.index.applicable_principals(str(principal), java_host(host))
         denied, allowed, has_rules = 0, 0, False
         for _, rules in self.index.rules_for(resource_type, name):
             has_rules = True
@@ -184,7 +184,7 @@ class Authorizer:
         """Return the decision of `allows` with its reason, without the cache."""
         if str(principal) in self._super_users:
             return Decision(True, "SUPER_USER")
-        who = applicable_principals(str(principal), java_host(host))
+        who = self.index.applicable_principals(str(principal), java_host(host))
         denying, allowing = DENYING[operation], ALLOWING[operation]
         allowed_by: Acl | None = None
         has_rules = False
@@ -226,7 +226,7 @@ class Authorizer:
         # As in Apache Kafka, with some resource's name: super users may do what is denied to others.
         if self.decide(principal, host, operation, resource_type, "hardcode").is_allowed:
             return True
-        who = applicable_principals(str(principal), java_host(host))
+        who = self.index.applicable_principals(str(principal), java_host(host))
         denied, denied_prefixes = self.index.names(resource_type, who, operation, Permission.DENY)
         literals, prefixes = self.index.names(resource_type, who, operation, Permission.ALLOW)
         if any(ANYTHING in names for names in denied):

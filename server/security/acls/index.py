@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from .acl import ANYTHING, EVERYBODY, Acl
 from .kinds import AclOperation, PatternType, Permission, ResourceType
+from .networks import Networks
 
 Pattern: TypeAlias = tuple[PatternType, str]
 Who: TypeAlias = tuple[str, str]
@@ -44,6 +45,7 @@ class AclIndex:
         self._rules: dict[tuple[ResourceType, Pattern], dict[Who, Bits]] = {}
         self._prefix_chars: defaultdict[ResourceType, Counter[int]] = defaultdict(Counter)
         """Number of prefix patterns by the prefix's length in characters."""
+        self._networks = Networks()
         self._names: dict[tuple[ResourceType, Who, AclOperation, Permission], dict[PatternType, set[str]]] = {}
 
     def __len__(self) -> int:
@@ -60,6 +62,7 @@ class AclIndex:
         if acl in self._acls:
             return
         self._acls[acl] = None
+        self._networks.add(acl.host)
         key = acl.resource_type, (acl.pattern, acl.name)
         rules = self._rules.get(key)
         if rules is None:
@@ -76,6 +79,7 @@ class AclIndex:
         if acl not in self._acls:
             return
         del self._acls[acl]
+        self._networks.remove(acl.host)
         key, who = (acl.resource_type, (acl.pattern, acl.name)), (acl.principal, acl.host)
         rules, left = self._rules[key], ~(1 << acl.operation)
         denied, allowed = rules[who]
@@ -136,6 +140,11 @@ class AclIndex:
         patterns.setdefault(own, self._rules.get((resource_type, own), {}))
         return _entries(resource_type, [(pattern, dict(rules)) for pattern, rules in patterns.items()])
 
+    def applicable_principals(self, principal: str, host: str) -> tuple[Who, ...]:
+        """Return every (principal, host) under which entries may apply to this principal at this address."""
+        hosts = (host, ANYTHING, *self._networks.containing(host))
+        return tuple({(one, where): None for one in (principal, EVERYBODY) for where in hosts})
+
     def names(
         self, resource_type: ResourceType, who: Collection[Who], operation: AclOperation, permission: Permission
     ) -> tuple[list[set[str]], list[set[str]]]:
@@ -150,11 +159,6 @@ class AclIndex:
             if (key := (resource_type, each, asked, permission)) in self._names
         ]
         return [by[PatternType.LITERAL] for by in found], [by[PatternType.PREFIXED] for by in found]
-
-
-def applicable_principals(principal: str, host: str) -> tuple[Who, ...]:
-    """Return every (principal, host) under which entries may apply to this principal at this address."""
-    return tuple({(one, where): None for one in (principal, EVERYBODY) for where in (host, ANYTHING)})
 
 
 _Snapshot: TypeAlias = tuple[Pattern, dict[Who, Bits]]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import ottla
 from ottla.protocol.errors import ErrorCode, ProtocolError
 from ottla.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
@@ -24,7 +25,9 @@ from ottla.server.security.acls.kinds import AclOperation, PatternType, Permissi
 from ottla.server.security.principal import Principal
 from ottla.storage.topics.catalog import Catalog
 from support.broker.contexts import Staying
+from support.broker.conversation import address
 from support.broker.in_process_broker import DATA_DIR, InProcessClient, run_in_order, running
+from support.broker.raw_client import RawClient
 from support.disk.crash_files import CrashFiles
 from support.noted import each_case
 
@@ -120,6 +123,24 @@ FILTERS = {
     "denials": (AclFilter(permission=Permission.DENY), {2}),
     "nothing": (AclFilter(name="other"), set()),
 }
+
+
+@pytest.mark.parametrize("level", [31, 32])
+def test_a_host_may_be_a_network_from_a_metadata_version_on(level: int) -> None:
+    """The codes and messages are Apache Kafka 4.4.0's."""
+    good, none = (ErrorCode.NONE, ""), (ErrorCode.INVALID_REQUEST, "Host pattern cannot be null or empty")
+    wrong = ErrorCode.INVALID_REQUEST, "Invalid CIDR notation '10.0.0.0/33': Value [33] not in range [0,32]"
+    old = ErrorCode.UNSUPPORTED_VERSION, "CIDR-based ACL host patterns require metadata version 4.4-IV1 or higher."
+    expected = {31: [old, old, old, none, good], 32: [good, good, wrong, none, good]}
+    overrides = {name.replace("_", "."): value for name, value in AUTHORIZER.items()}
+    with (
+        ottla.Broker(features={"metadata.version": level}, overrides=overrides) as broker,
+        RawClient(*address(broker)) as client,
+    ):
+        (acl,) = entries("User:alice allow READ topic:orders")
+        hosts = ("10.0.0.0/8", "fd00::/8", "10.0.0.0/33", "", "10.0.0.1")
+        request = CreateAclsRequest(creations=tuple(creation(acl, host=host) for host in hosts))
+        assert [(row.error_code, row.error_message) for row in client.ask(request, 3).results] == expected[level]
 
 
 @each_case("wanted, numbers", FILTERS.values(), ids=FILTERS)

@@ -34,6 +34,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from ottla.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from ottla.protocol.messages.unregister_controller import UnregisterControllerRequest
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.schema import ZERO_UUID
 from ottla.server.broker.broker import Broker
@@ -61,9 +62,39 @@ UPGRADE = UpdateFeaturesRequest(feature_updates=(FeatureUpdateKey(feature="kraft
 BROKERS, CONTROLLERS = 1, 2
 BROKER = ConfigResourceType.BROKER
 OF_KAFKA = {
-    *(17, 18, 19, 20, 29, 30, 31, 32, 33, 36, 37, 38, 39, 40, 41, 43, 44, 45, 46, 49, 50, 51, 55, 57, 60, 64, 80, 81)
+    *(
+        17,
+        18,
+        19,
+        20,
+        29,
+        30,
+        31,
+        32,
+        33,
+        36,
+        37,
+        38,
+        39,
+        40,
+        41,
+        43,
+        44,
+        45,
+        46,
+        49,
+        50,
+        51,
+        55,
+        57,
+        60,
+        64,
+        80,
+        81,
+        94,
+    )
 }
-"""ApiVersions of Apache Kafka 4.3.1's controllers, without the APIs between brokers and controllers."""
+"""ApiVersions of Apache Kafka 4.4.0's controllers, without the APIs between brokers and controllers."""
 
 
 @asynccontextmanager
@@ -260,6 +291,35 @@ async def test_a_stopped_node_may_be_unregistered_until_it_starts(tmp_path: Path
         )
         await broker.start_node(1)
         assert [each.broker_id for each in (await known()).brokers] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("lines", "answers"),
+    [
+        (TOGETHER, {0: ErrorCode.INVALID_REQUEST, 1: ErrorCode.NONE, 7: ErrorCode.CONTROLLER_ID_NOT_REGISTERED}),
+        (ALONE, {3000: ErrorCode.INVALID_REQUEST, 0: ErrorCode.CONTROLLER_ID_NOT_REGISTERED}),
+        (
+            "# feature.metadata.version=32\n" + TOGETHER,
+            {0: ErrorCode.INVALID_REQUEST, 7: ErrorCode.UNSUPPORTED_VERSION},
+        ),
+    ],
+    ids=["with brokers", "alone", "older metadata"],
+)
+async def test_a_controller_that_leads_cannot_be_unregistered(
+    tmp_path: Path, lines: str, answers: dict[int, ErrorCode]
+) -> None:
+    told = {
+        ErrorCode.NONE: "",
+        ErrorCode.INVALID_REQUEST: "Controller cannot unregister itself while it is active.",
+        ErrorCode.CONTROLLER_ID_NOT_REGISTERED: "Controller ID {} is not currently registered.",
+        ErrorCode.UNSUPPORTED_VERSION: ("The current MetadataVersion is too old to support controller unregistration."),
+    }
+    async with running(tmp_path, lines) as broker:
+        for controller_id, code in answers.items():
+            for of_controller in (True, False):
+                request = UnregisterControllerRequest(controller_id=controller_id)
+                answer = await ask(broker, request, of_controller=of_controller)
+                assert (answer.error_code, answer.error_message) == (code, told[code].format(controller_id))
 
 
 def test_an_unregistered_node_is_known_again_in_the_next_run() -> None:

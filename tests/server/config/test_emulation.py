@@ -63,7 +63,13 @@ OF_KAFKA: dict[str, dict[str, tuple[int, int] | None]] = {
         "WriteShareGroupState": (0, 1),
         "DescribeShareGroupOffsets": (0, 1),
     },
-    "4.3": {"DescribeLogDirs": (1, 5)},
+    "4.3": {
+        "DescribeLogDirs": (1, 5),
+        "ApiVersions": (0, 4),
+        "TxnOffsetCommit": (0, 5),
+        "StreamsGroupHeartbeat": (0, 0),
+    },
+    "4.4": {},
 }
 
 
@@ -109,7 +115,7 @@ def test_a_patch_version_belongs_to_its_release(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["2.7", "0.11", "5.0", "", "four", "2", "28"])
 def test_any_other_release_is_refused_with_the_list(text: str) -> None:
-    with pytest.raises(ConfigError, match=rf"Invalid value {text} for emulate: must be one of: 2\.8, 3\.0, .*, 4\.3"):
+    with pytest.raises(ConfigError, match=rf"Invalid value {text} for emulate: must be one of: 2\.8, 3\.0, .*, 4\.4"):
         release_of(text)
 
 
@@ -140,6 +146,15 @@ FEATURES: dict[str, dict[str, tuple[int, int, int]]] = {
         "kraft.version": (0, 1, 0),
         "metadata.version": (7, 27, 27),
         "share.version": (0, 1, 0),
+        "transaction.version": (0, 2, 2),
+    },
+    "4.3": {
+        "eligible.leader.replicas.version": (0, 1, 1),
+        "group.version": (0, 1, 1),
+        "kraft.version": (0, 1, 0),
+        "metadata.version": (7, 30, 30),
+        "share.version": (0, 1, 1),
+        "streams.version": (0, 1, 1),
         "transaction.version": (0, 2, 2),
     },
 }

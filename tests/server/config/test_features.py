@@ -24,8 +24,8 @@ from support.broker.raw_client import RawClient
 ACTING = {"eligible.leader.replicas.version": 1, "group.version": 1, "transaction.version": 2}
 NEWEST = ACTING | {
     "kraft.version": 0,
-    "metadata.version": 30,
-    "share.version": 1,
+    "metadata.version": 33,
+    "share.version": 2,
     "streams.version": 1,
 }
 
@@ -33,7 +33,7 @@ LEVELS: dict[str, tuple[Mapping[str, int], Mapping[str, int], Mapping[str, int]]
     "the newest": ({}, {}, NEWEST),
     "what was stored": ({}, {"transaction.version": 1}, NEWEST | {"transaction.version": 1}),
     "what the file says": ({"transaction.version": 0}, {"transaction.version": 1}, NEWEST | {"transaction.version": 0}),
-    "no more than we know": ({}, {"group.version": 7, "metadata.version": 31}, NEWEST),
+    "no more than we know": ({}, {"group.version": 7, "metadata.version": 34, "share.version": 3}, NEWEST),
     "no less than we know": ({}, {"metadata.version": 1}, NEWEST | {"metadata.version": 7}),
 }
 
@@ -45,14 +45,14 @@ def test_levels_follow_the_table(
     assert {name: feature.level for name, feature in finalized(given, stored).items()} == expected
 
 
-# (lines of the file, version) -> ranges and finalized levels, as recorded of Apache Kafka 4.3.1: a level of 0 is omitted, and
+# (lines of the file, version) -> ranges and finalized levels, as recorded of Apache Kafka 4.4.0: a level of 0 is omitted, and
 # before version 4 so is each range that begins with 0.
-METADATA = {"metadata.version": (7, 30)}
+METADATA = {"metadata.version": (7, 33)}
 RANGES = METADATA | {
     "eligible.leader.replicas.version": (0, 1),
     "group.version": (0, 1),
     "kraft.version": (0, 1),
-    "share.version": (0, 1),
+    "share.version": (0, 2),
     "streams.version": (0, 1),
     "transaction.version": (0, 2),
 }
@@ -63,7 +63,7 @@ ANSWERS: dict[str, tuple[str, int, Mapping[str, tuple[int, int]], Mapping[str, i
     "version 4": ("", 4, RANGES, FINALIZED),
     "older transactions": ("# feature.transaction.version=1\n", 4, RANGES, FINALIZED | {"transaction.version": 1}),
     "nothing acting": ("".join(f"# feature.{name}=0\n" for name in ACTING), 4, RANGES, OTHERS),
-    "older metadata": ("# feature.metadata.version=29\n", 4, RANGES, FINALIZED | {"metadata.version": 29}),
+    "older metadata": ("# feature.metadata.version=32\n", 4, RANGES, FINALIZED | {"metadata.version": 32}),
 }
 
 
@@ -103,11 +103,14 @@ METADATA_VERSIONS = {
     "3.3-IV3": {name: 0 for name in NEWEST} | {"metadata.version": 7},
     "4.0-IV0": {name: 0 for name in NEWEST} | {"metadata.version": 22, "group.version": 1},
     "27": NEWEST | {"metadata.version": 27, "share.version": 0, "streams.version": 0},
-    "4.2-IV0": NEWEST | {"metadata.version": 28, "streams.version": 0},
-    "4.3-IV0": NEWEST,
-    "4.4-IV0": NEWEST,
+    "4.2-IV0": NEWEST | {"metadata.version": 28, "share.version": 1, "streams.version": 0},
+    "4.3-IV0": NEWEST | {"metadata.version": 30, "share.version": 1},
+    "4.4-IV0": NEWEST | {"metadata.version": 31},
+    "4.4-IV1": NEWEST | {"metadata.version": 32},
+    "4.4-IV2": NEWEST,
+    "4.5-IV0": NEWEST,
 }
-"""Metadata versions as `kafka-features version-mapping` of Apache Kafka 4.3.1 prints them."""
+"""Metadata versions as `kafka-features version-mapping` of Apache Kafka 4.4.0 prints them."""
 
 
 @pytest.mark.parametrize(("name", "levels"), METADATA_VERSIONS.items(), ids=METADATA_VERSIONS)
@@ -130,9 +133,9 @@ def test_an_unknown_metadata_version_is_refused() -> None:
 
 
 def test_the_unstable_metadata_version_is_available_only_if_enabled() -> None:
-    given = {"metadata.version": 31}
-    assert finalized(given, {})["metadata.version"] == (7, 30, 30)
-    assert finalized(given, {}, unstable=True)["metadata.version"] == (7, 31, 31)
+    given = {"metadata.version": 34}
+    assert finalized(given, {})["metadata.version"] == (7, 33, 33)
+    assert finalized(given, {}, unstable=True)["metadata.version"] == (7, 34, 34)
 
 
 def test_an_embedded_broker_accepts_feature_levels(tmp_path: Path) -> None:

@@ -33,6 +33,19 @@ def code_of(broker: ottla.Broker, topic: str) -> ErrorCode:
         return ErrorCode(client.ask(request).topics[0].error_code)
 
 
+def test_a_host_may_be_a_network(guarded: ottla.Broker) -> None:
+    line = "User:ANONYMOUS allow DESCRIBE topic:other from 127.0.0.0/8"
+    guarded.add_acls(line)
+    assert code_of(guarded, "other") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    guarded.remove_acls(line)
+    assert code_of(guarded, "other") is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    wrong, why = line.replace("/8", "/33"), r"Invalid CIDR notation '127\.0\.0\.0/33': Value \[33\] not in range"
+    with pytest.raises(ottla.ControlError, match=why):
+        guarded.add_acls(wrong)
+    with pytest.raises(ConfigError, match=why):
+        ottla.Broker(acls=[wrong])
+
+
 def test_entries_of_the_start_apply_to_the_first_client(guarded: ottla.Broker) -> None:
     assert code_of(guarded, "orders-1") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert code_of(guarded, "other") is ErrorCode.TOPIC_AUTHORIZATION_FAILED

@@ -1,4 +1,4 @@
-"""Rights that each API requires, as in Apache Kafka 4.3.1: every API in every version, asked by users with no right, one right
+"""Rights that each API requires, as in Apache Kafka 4.4.0: every API in every version, asked by users with no right, one right
 and a few. Each answer is compared with the recorded one.
 
 A new API needs questions in `support/authorization/questions.py`, and their answers:
@@ -250,7 +250,7 @@ def test_a_regular_expression_finds_only_describable_topics() -> None:
 
 
 def test_controllers_are_shown_only_to_users_with_alter_on_the_cluster() -> None:
-    """The controller of Apache Kafka 4.3.1 does the same; a broker answers every user."""
+    """The controller of Apache Kafka 4.4.0 does the same; a broker answers every user."""
 
     async def ask() -> None:
         async with guarded() as (broker, _, _scene):

@@ -1,4 +1,4 @@
-"""Served APIs and versions compared with Apache Kafka 4.3.1; options without effect; and the pages about both."""
+"""Served APIs and versions compared with Apache Kafka 4.4.0; options without effect; and the pages about both."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OF_KAFKA = {
     15: (0, 6),
     16: (0, 5),
     17: (0, 1),
-    18: (0, 4),
+    18: (0, 5),
     19: (2, 7),
     20: (1, 6),
     21: (0, 2),
@@ -32,7 +32,7 @@ OF_KAFKA = {
     25: (0, 4),
     26: (0, 5),
     27: (1, 2),
-    28: (0, 5),
+    28: (0, 6),
     29: (1, 3),
     30: (1, 3),
     31: (1, 3),
@@ -46,7 +46,7 @@ OF_KAFKA = {
     39: (1, 2),
     40: (1, 2),
     41: (1, 3),
-    42: (0, 2),
+    42: (0, 3),
     43: (0, 2),
     44: (0, 1),
     45: (0, 1),
@@ -78,13 +78,15 @@ OF_KAFKA = {
     85: (0, 1),
     86: (0, 0),
     87: (0, 1),
-    88: (0, 0),
-    89: (0, 0),
+    88: (0, 1),
+    89: (0, 1),
     90: (0, 1),
     91: (0, 0),
     92: (0, 0),
+    93: (0, 0),
+    94: (0, 0),
 }
-"""ApiVersions of an Apache Kafka 4.3.1 broker, without a receiver for metrics."""
+"""ApiVersions of an Apache Kafka 4.4.0 broker, without a receiver for metrics."""
 
 
 def test_api_versions_equals_kafkas() -> None:

@@ -1,4 +1,4 @@
-"""UpdateFeatures: Apache Kafka 4.3.1's answers, recorded from a new cluster of it, and the resulting levels."""
+"""UpdateFeatures: Apache Kafka 4.4.0's answers, recorded from a new cluster of it, and the resulting levels."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ UPGRADE, SAFE, UNSAFE = 1, 2, 3
 
 # (feature, level, kind of update) -> Apache Kafka's answer; None if it agrees.
 ANSWERS = {
-    ("metadata.version", 30, UPGRADE): None,
-    ("metadata.version", 31, UPGRADE): (
-        "Invalid update version 31 for feature metadata.version. Local controller 0 only supports versions 7-30"
+    ("metadata.version", 33, UPGRADE): None,
+    ("metadata.version", 34, UPGRADE): (
+        "Invalid update version 34 for feature metadata.version. Local controller 0 only supports versions 7-33"
     ),
     ("metadata.version", 6, UNSAFE): (
-        "Invalid update version 6 for feature metadata.version. Local controller 0 only supports versions 7-30"
+        "Invalid update version 6 for feature metadata.version. Local controller 0 only supports versions 7-33"
     ),
-    ("metadata.version", 29, UPGRADE): f"Invalid update version 29 for feature metadata.version. {UNSET}",
-    ("metadata.version", 29, SAFE): (
-        "Unsupported metadata.version downgrade from 30 to 29. Refusing to perform the requested downgrade because it"
+    ("metadata.version", 32, UPGRADE): f"Invalid update version 32 for feature metadata.version. {UNSET}",
+    ("metadata.version", 32, SAFE): (
+        "Unsupported metadata.version downgrade from 33 to 32. Refusing to perform the requested downgrade because it"
         " might delete metadata information."
     ),
     ("metadata.version", 14, UNSAFE): (
-        "Unsupported metadata.version downgrade from 30 to 14. Unsafe metadata downgrade is not supported in this"
+        "Unsupported metadata.version downgrade from 33 to 14. Unsafe metadata downgrade is not supported in this"
         " version."
     ),
     ("group.version", 0, UPGRADE): f"Invalid update version 0 for feature group.version. {UNSET}",
@@ -65,6 +65,10 @@ ANSWERS = {
     ),
     ("eligible.leader.replicas.version", 0, SAFE): None,
     ("share.version", 0, SAFE): None,
+    ("share.version", 1, SAFE): None,
+    ("share.version", 3, UPGRADE): (
+        "Invalid update version 3 for feature share.version. Local controller 0 only supports versions 0-2"
+    ),
     ("streams.version", 0, SAFE): None,
     ("kraft.version", 0, UPGRADE): None,
     ("kraft.version", 2, UPGRADE): (

@@ -1,4 +1,4 @@
-"""InitProducerId 6, which Apache Kafka 4.3.1 serves with `unstable.api.versions.enable` alone: two-phase commit (KIP-939) as
+"""InitProducerId 6, which Apache Kafka serves with `unstable.api.versions.enable` alone: two-phase commit (KIP-939) as
 implemented there.
 """
 

@@ -365,6 +365,11 @@ def _(version: int, ids: Ids) -> Values:
     return {"broker_id": 99}
 
 
+@_question("UnregisterController")
+def _(version: int, ids: Ids) -> Values:
+    return {"controller_id": 99}
+
+
 @_question("AddRaftVoter")
 def _(version: int, ids: Ids) -> Values:
     return {
@@ -596,7 +601,7 @@ def _(version: int, ids: Ids) -> Values:
     return {"group_id": MEMBERS, "member_id": "nobody-s", "member_epoch": 5, "rebalance_timeout_ms": -1}
 
 
-def _commits(version: int, ids: Ids, by_id_since: int = 1_000) -> list[Values]:
+def _commits(version: int, ids: Ids, by_id_since: int) -> list[Values]:
     return [
         {
             **_named(name, ids, by_id=version >= by_id_since),
@@ -682,8 +687,8 @@ def _(version: int, ids: Ids) -> Values:
         "group_id": THERE,
         "producer_id": NO_PRODUCER,
         "producer_epoch": 0,
-        "generation_id": -1,
-        "topics": _commits(version, ids),
+        "generation_id_or_member_epoch": -1,
+        "topics": _commits(version, ids, 6),
     }
 
 
@@ -736,6 +741,11 @@ def _(version: int, ids: Ids) -> Values:
 @_question("StreamsGroupDescribe")
 def _(version: int, ids: Ids) -> Values:
     return {"group_ids": list(GROUPS), "include_authorized_operations": True}
+
+
+@_question("StreamsGroupTopologyDescriptionUpdate")
+def _(version: int, ids: Ids) -> Values:
+    return {"group_id": MEMBERS, "member_id": "nobody-s"}
 
 
 # Share groups: asked while the feature share.version is 0 with all others, and once more while it is 1

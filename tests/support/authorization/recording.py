@@ -1,4 +1,4 @@
-"""Files with the answers of Apache Kafka 4.3.1: every answer once, with the versions and users that received it.
+"""Files with the answers of Apache Kafka 4.4.0: every answer once, with the versions and users that received it.
 
 `python -m compat.apache_kafka.authorization --record` writes the answers to all questions; `--share` those about share groups.
 """

@@ -26,7 +26,7 @@ def apis_page() -> str:
 def _apis() -> Iterator[str]:
     yield "# APIs and versions\n"
     yield "`cd tests && python -m support.broker.reference_pages` makes this page from the broker's own tables. A test compares the page"
-    yield "and the answer to ApiVersions with Apache Kafka 4.3.1.\n"
+    yield "and the answer to ApiVersions with Apache Kafka 4.4.0.\n"
     yield "| key | API | versions | at a controller's listener |"
     yield "|---|---|---|---|"
     for key, api in APIS.items():

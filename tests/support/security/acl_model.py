@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from ipaddress import ip_address, ip_network
 
 from ottla.server.security.acls.acl import Acl
 from ottla.server.security.acls.kinds import AclOperation, PatternType, Permission, ResourceType
@@ -31,7 +32,7 @@ def allows(
     about = [acl for acl in acls if acl.resource_type is resource_type and _matches(acl, name)]
     if not about:
         return default
-    mine = [acl for acl in about if acl.principal in (principal, "User:*") and acl.host in (host, "*")]
+    mine = [acl for acl in about if acl.principal in (principal, "User:*") and _is_at(acl, host)]
     denied = {acl.operation for acl in mine if acl.permission is Permission.DENY}
     allowed = {acl.operation for acl in mine if acl.permission is Permission.ALLOW}
     if denied & {operation, AclOperation.ALL}:
@@ -49,7 +50,7 @@ def allows_any(
         for acl in acls
         if acl.resource_type is resource_type
         and acl.principal in (principal, "User:*")
-        and acl.host in (host, "*")
+        and _is_at(acl, host)
         and acl.operation in (operation, AclOperation.ALL)
     ]
     denied = [acl for acl in mine if acl.permission is Permission.DENY]
@@ -64,6 +65,15 @@ def allows_any(
 
 def _matches(acl: Acl, name: str) -> bool:
     return name.startswith(acl.name) if acl.pattern is PatternType.PREFIXED else acl.name in (name, "*")
+
+
+def _is_at(acl: Acl, host: str) -> bool:
+    if acl.host in (host, "*"):
+        return True
+    try:
+        return "/" in acl.host and ip_address(host) in ip_network(acl.host, strict=False)
+    except ValueError:
+        return False
 
 
 def _dominates(denied: Acl, allowed: Acl) -> bool:

@@ -32,7 +32,7 @@ def commit_in_transaction(
         group_id=group,
         producer_id=producer,
         producer_epoch=epoch,
-        generation_id=generation,
+        generation_id_or_member_epoch=generation,
         member_id=member,
         group_instance_id=instance,
     )

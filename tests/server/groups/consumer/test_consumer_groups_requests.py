@@ -89,7 +89,7 @@ def test_a_regular_expression_must_be_valid() -> None:
 @pytest.mark.parametrize(
     "member, epoch, expected",
     [
-        ("a", 1, (E.GROUP_ID_NOT_FOUND, "Group g not found.")),
+        ("a", 1, (E.GROUP_ID_NOT_FOUND, "Consumer group g not found.")),
         ("a", -1, (E.GROUP_ID_NOT_FOUND, "Group g not found.")),
     ],
 )
@@ -122,7 +122,10 @@ def test_the_number_of_members_of_a_group_is_limited() -> None:
     assert groups.enter_error("c") is E.GROUP_MAX_SIZE_REACHED
     assert groups.enter_error("a") is E.NONE, "who is in may join again"
     groups.beat("b", -1)
-    assert groups.enter_error("c") is E.NONE
+    assert groups.enter_error("c", instance_id="i") is E.NONE
+    groups.beat("c", -2, instance_id="i")
+    assert groups.enter_error("d", instance_id="j") is E.GROUP_MAX_SIZE_REACHED
+    assert groups.enter_error("d", instance_id="i") is E.NONE, "it takes the place of the static member"
 
 
 def raised_message(groups: ConsumerGroups, member: str) -> str:

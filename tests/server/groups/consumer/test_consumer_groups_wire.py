@@ -90,7 +90,7 @@ def test_a_member_joins_heartbeats_and_leaves(start: Callable[..., RawClient], v
 def test_an_error_has_a_message_and_no_other_fields(start: Callable[..., RawClient]) -> None:
     client = start()
     answer = beat(client, "a", 3)
-    assert (answer.error_code, answer.error_message) == (E.GROUP_ID_NOT_FOUND, "Group g not found.")
+    assert (answer.error_code, answer.error_message) == (E.GROUP_ID_NOT_FOUND, "Consumer group g not found.")
     assert (answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == (None, 0, 0)
     answer = beat(client, "", 0)
     assert (answer.error_code, answer.error_message) == (E.INVALID_REQUEST, "MemberId can't be empty.")

@@ -359,7 +359,7 @@ def join_error(groups: ConsumerGroups, **arguments: Any) -> ErrorCode:
         ({"group_consumer_max_size": 1}, {}, E.GROUP_MAX_SIZE_REACHED),
         ({}, {"protocol_type": "connect"}, E.INCONSISTENT_GROUP_PROTOCOL),
         ({}, {"protocols": []}, E.INCONSISTENT_GROUP_PROTOCOL),
-        ({}, {"protocols": [("range", b"x")]}, E.UNKNOWN_SERVER_ERROR),
+        ({}, {"protocols": [("range", b"x")]}, E.INCONSISTENT_GROUP_PROTOCOL),
         ({}, {"member": "m", "instance": "i"}, E.UNKNOWN_MEMBER_ID),
         ({}, {"member": "m"}, E.NONE),
     ],

@@ -65,7 +65,7 @@ class World:
                     retention_ms = rng.choice([-1, -1, 5_000])
                     groups.commit({(topic, index): rng.randrange(1_000)}, group=group, retention_ms=retention_ms)
                 case "in_transaction" if topic_id is not None:
-                    request = TxnOffsetCommitRequest(group_id=group, producer_id=producer, generation_id=-1)
+                    request = TxnOffsetCommitRequest(group_id=group, producer_id=producer)
                     one = TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=rng.randrange(1_000))
                     commit = TopicCommit(topic, topic_id, [one])
                     groups.commit_in_transaction(request, 3, [commit], groups.now_ms)

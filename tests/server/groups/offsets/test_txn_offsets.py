@@ -18,6 +18,7 @@ from ottla.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from ottla.protocol.schema import ZERO_UUID
 from ottla.server.groups.offset_table import Place
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
@@ -183,17 +184,22 @@ def test_deleted_offsets_do_not_return_with_the_transaction() -> None:
 
 
 @pytest.mark.parametrize(
-    ("generation", "member", "expected"),
+    ("generation", "member", "version", "expected"),
     [
-        (-1, "", ErrorCode.NONE),
-        (-1, "m", ErrorCode.NONE),
-        (0, "", ErrorCode.ILLEGAL_GENERATION),
-        (5, "m", ErrorCode.ILLEGAL_GENERATION),
+        (-1, "", 5, ErrorCode.NONE),
+        (-1, "m", 5, ErrorCode.NONE),
+        (0, "", 5, ErrorCode.ILLEGAL_GENERATION),
+        (5, "m", 5, ErrorCode.ILLEGAL_GENERATION),
+        (-1, "m", 6, ErrorCode.NONE),
+        (5, "m", 6, ErrorCode.GROUP_ID_NOT_FOUND),
     ],
 )
-def test_an_unknown_group_may_commit_transactionally(generation: int, member: str, expected: ErrorCode) -> None:
+def test_an_unknown_group_may_commit_transactionally(
+    generation: int, member: str, version: int, expected: ErrorCode
+) -> None:
     groups = Groups()
-    assert error_of(partial(commit, groups, {P0: 1}, generation=generation, member=member)) == expected
+    attempt = partial(commit, groups, {P0: 1}, generation=generation, member=member, version=version)
+    assert error_of(attempt) == expected
     assert groups.state() == ("Dead" if expected else "Empty")
 
 
@@ -244,16 +250,21 @@ def test_members_of_a_consumer_group_are_checked() -> None:
     groups = ConsumerGroups(orders=2, bills=1)
     groups.enter("a")
     epoch = groups.enter("b").member_epoch
-    rows: list[tuple[str, int, ErrorCode]] = [
-        ("b", epoch, ErrorCode.NONE),
-        ("", -1, ErrorCode.NONE),
-        # Transactional producers only know generations, so no epoch is stale.
-        ("b", epoch + 1, ErrorCode.ILLEGAL_GENERATION),
-        ("b", -1, ErrorCode.ILLEGAL_GENERATION),
-        ("nobody", epoch, ErrorCode.UNKNOWN_MEMBER_ID),
+    rows: list[tuple[str, int, int, ErrorCode]] = [
+        ("b", epoch, 5, ErrorCode.NONE),
+        ("", -1, 5, ErrorCode.NONE),
+        # Before version 6, transactional producers only know generations, so no epoch is stale.
+        ("b", epoch + 1, 5, ErrorCode.ILLEGAL_GENERATION),
+        ("b", -1, 5, ErrorCode.ILLEGAL_GENERATION),
+        ("nobody", epoch, 5, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("b", epoch, 6, ErrorCode.NONE),
+        ("b", epoch + 1, 6, ErrorCode.STALE_MEMBER_EPOCH),
+        ("b", -1, 6, ErrorCode.STALE_MEMBER_EPOCH),
+        ("nobody", epoch, 6, ErrorCode.UNKNOWN_MEMBER_ID),
     ]
-    for name, claimed, expected in rows:
-        assert error_of(partial(commit, groups, {P0: 1}, member=name, generation=claimed)) == expected, (name, claimed)
+    for name, claimed, version, expected in rows:
+        attempt = partial(commit, groups, {P0: 1}, member=name, generation=claimed, version=version)
+        assert error_of(attempt) == expected, (name, claimed, version)
 
 
 def test_the_size_of_metadata_is_limited() -> None:
@@ -385,10 +396,53 @@ async def test_invalid_requests_are_refused(tmp_path: Path) -> None:
         assert wire_commit(producer, ("t", 0, 1), producer_id=99) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
         assert wire_commit(producer, ("t", 0, 1), transactional_id="y") == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
         assert wire_commit(zombie, ("t", 0, 1)) == [ErrorCode.INVALID_PRODUCER_EPOCH]
-        assert wire_commit(producer, ("t", 0, 1), generation_id=3) == [ErrorCode.ILLEGAL_GENERATION]
+        assert wire_commit(producer, ("t", 0, 1), generation_id_or_member_epoch=3) == [ErrorCode.ILLEGAL_GENERATION]
         assert wire_commit(producer, ("t", 1, 1), ("u", 0, 1), ("t", -1, 1)) == [missing] * 3
         assert wire_commit(producer, ("t", 0, 1), ("u", 0, 1), group="") == [ErrorCode.INVALID_GROUP_ID, missing]
         assert wire_commit(producer, ("t", 0, 5), ("u", 0, 1)) == [ErrorCode.NONE, missing]
+        producer.end(commit=True)
+        assert position(client) == (ErrorCode.NONE, 5)
+
+    async with serving(tmp_path, OsFiles()) as served:
+        await served.ask(conversation)
+
+
+async def test_topics_may_be_known_by_their_ids(tmp_path: Path) -> None:
+    def conversation(client: RawClient) -> None:
+        topic_id = create_topic(client, "t").topic_id
+        producer = begun(client, 2)
+
+        def commit_by_id(*places: tuple[bytes, int], **fields: object) -> list[tuple[bytes, str, int]]:
+            topics = tuple(
+                TxnOffsetCommitRequestTopic(
+                    topic_id=each, partitions=(TxnOffsetCommitRequestPartition(partition_index=at, committed_offset=5),)
+                )
+                for each, at in places
+            )
+            request = TxnOffsetCommitRequest(
+                **{  # type: ignore[arg-type]
+                    "transactional_id": producer.transactional_id,
+                    "group_id": "g",
+                    "producer_id": producer.producer_id,
+                    "producer_epoch": producer.epoch,
+                    "topics": topics,
+                    **fields,
+                }
+            )
+            answer = client.ask(request, 6)
+            return [(each.topic_id, each.name, each.partitions[0].error_code) for each in answer.topics]
+
+        assert commit_by_id((topic_id, 0), (b"?" * 16, 0), (ZERO_UUID, 0), (topic_id, 1)) == [
+            (topic_id, "", ErrorCode.NONE),
+            (b"?" * 16, "", ErrorCode.UNKNOWN_TOPIC_ID),
+            (ZERO_UUID, "", ErrorCode.UNKNOWN_TOPIC_ID),
+            (topic_id, "", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ]
+        refused = commit_by_id((topic_id, 0), (b"?" * 16, 0), group_id="other", generation_id_or_member_epoch=3)
+        assert refused == [
+            (topic_id, "", ErrorCode.GROUP_ID_NOT_FOUND),
+            (b"?" * 16, "", ErrorCode.UNKNOWN_TOPIC_ID),
+        ]
         producer.end(commit=True)
         assert position(client) == (ErrorCode.NONE, 5)
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.streams_group_heartbeat import Endpoint, TopicPartition
+from ottla.protocol.messages.streams_group_heartbeat import Endpoint, TaskOffset, TopicPartition
 from ottla.server.coordination.jobs import A_PIECE
 from ottla.server.groups.streams.configured import StatusCode
 from support.groups.consumer_groups import raised
@@ -47,6 +47,28 @@ def test_an_unchanged_member_receives_no_tasks() -> None:
     groups.enter("a")
     answer = groups.beat("a", 2, owns={"0": {0, 1, 2, 3}})
     assert (answer.active_tasks, answer.standby_tasks, answer.warmup_tasks) == (None, None, None)
+
+
+def test_offsets_of_tasks_are_described_until_the_member_goes() -> None:
+    def offset(partition: int, at: int) -> TaskOffset:
+        return TaskOffset(subtopology_id="0", partition=partition, offset=at)
+
+    def described() -> list[tuple[object, object]]:
+        return [(one.task_offsets, one.task_end_offsets) for one in groups.described().members]
+
+    groups = StreamsGroups(orders=4)
+    groups.enter("a", task_offsets=(offset(1, 7), offset(0, 5)), task_end_offsets=())
+    assert described() == [((offset(0, 5), offset(1, 7)), ())]
+    groups.beat("a", 2, task_end_offsets=(offset(0, 9),))
+    assert described() == [((offset(0, 5), offset(1, 7)), (offset(0, 9),))]
+    assert groups.beat("a", 2).member_epoch == 2
+    groups.beat("a", 2, task_offsets=())
+    assert described() == [((), (offset(0, 9),))]
+    groups.enter("b")
+    assert described() == [((), (offset(0, 9),)), ((), ())]
+    groups.beat("a", -1)
+    groups.enter("a")
+    assert described() == [((), ()), ((), ())]
 
 
 def test_a_second_member_gets_its_tasks_after_their_revocation() -> None:
@@ -380,14 +402,14 @@ def test_a_lost_response_is_repaired_by_an_unchanged_next_target() -> None:
     assert groups.beat("a", 3).active_tasks is None
 
 
-def test_a_full_group_refuses_joins_of_old_and_new_members() -> None:
+def test_no_more_than_the_maximum_come_in_and_a_member_may_join_again() -> None:
     groups = StreamsGroups(orders=2, settings={"group_streams_max_size": 1})
     groups.enter("a")
-    for member in ("a", "b"):
-        assert raised(partial(groups.enter, member)) == (
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            "The streams group has reached its maximum capacity of 1 members.",
-        )
+    assert raised(partial(groups.enter, "b")) == (
+        ErrorCode.GROUP_MAX_SIZE_REACHED,
+        "The streams group has reached its maximum capacity of 1 members.",
+    )
+    assert groups.enter("a").member_id == "a"
 
 
 def test_members_of_a_large_group_get_their_tasks_from_a_job() -> None:

@@ -22,6 +22,9 @@ from ottla.protocol.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     Topology,
 )
+from ottla.protocol.messages.streams_group_topology_description_update import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
+)
 from ottla.server.groups.streams.configured import StatusCode
 from support.broker.conversation import address, create_topic
 from support.broker.raw_client import RawClient
@@ -100,6 +103,31 @@ def test_an_application_receives_its_internal_topics_and_tasks(start: Callable[.
     listed = client.ask(ListGroupsRequest(types_filter=("streams",)), 5).groups
     assert [(one.group_state, one.protocol_type) for one in listed] == [("Empty", "streams")]
     assert client.ask(DeleteGroupsRequest(groups_names=("g",)), 2).results[0].error_code == E.NONE
+
+
+def test_no_description_of_a_topology_is_stored(start: Callable[..., RawClient]) -> None:
+    """Apache Kafka 4.4.0 answers the same without a plug-in that stores descriptions (KIP-1331)."""
+    client = start()
+    create_topic(client, "orders", partitions=2)
+    first, later = join(client, "a", topology()), beat(client, "a", 2)
+    for answer in (first, later):
+        assert (answer.acceptable_recovery_lag, answer.task_offset_interval_ms) == (10_000, 60_000)
+        assert not answer.topology_description_required
+    old = client.ask(StreamsGroupHeartbeatRequest(group_id="g", member_id="a", member_epoch=2), 0)
+    assert (old.acceptable_recovery_lag_legacy, old.task_offset_interval_ms) == (0, 60_000)
+    for version, is_wanted, expected in ((0, False, (0, None)), (1, False, (0, "sticky")), (1, True, (1, "sticky"))):
+        request = StreamsGroupDescribeRequest(group_ids=("g", "other"), include_topology_description=is_wanted)
+        group, other = client.ask(request, version).groups
+        assert (group.topology_description_status, group.assignor_name) == expected
+        assert (other.topology_description_status, other.assignor_name) == (0, None)
+        assert group.topology_description is other.topology_description is None
+    for name in ("g", "other", ""):
+        update = StreamsGroupTopologyDescriptionUpdateRequest(group_id=name, member_id="a", topology_epoch=0)
+        answer = client.ask(update)
+        assert (answer.error_code, answer.error_message) == (
+            E.UNSUPPORTED_VERSION,
+            "The broker has no streams group topology description plugin configured.",
+        )
 
 
 def test_the_reason_for_an_uncreated_topic_is_reported(start: Callable[..., RawClient]) -> None:

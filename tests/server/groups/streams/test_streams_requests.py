@@ -21,11 +21,17 @@ from support.noted import each_case
 REQUEST, TOPOLOGY = ErrorCode.INVALID_REQUEST, ErrorCode.STREAMS_INVALID_TOPOLOGY
 REGEX = Topology(subtopologies=(Subtopology(subtopology_id="0", source_topic_regex=("o.*",)),))
 OFFSETS = (TaskOffset(subtopology_id="0", partition=0, offset=1),)
+TWICE = "Task offsets contain a duplicate entry for subtopology 0 and partition 0."
 JOINING: list[tuple[dict[str, Any], ErrorCode, str]] = [
     ({"instance_id": "i"}, REQUEST, "Static membership is not yet supported."),
     ({"instance_id": ""}, REQUEST, "Static membership is not yet supported."),
-    ({"task_offsets": OFFSETS}, REQUEST, "TaskOffsets are not supported yet."),
-    ({"task_end_offsets": ()}, REQUEST, "TaskEndOffsets are not supported yet."),
+    ({"task_offsets": OFFSETS * 2}, REQUEST, TWICE),
+    ({"task_offsets": (), "task_end_offsets": OFFSETS * 2}, REQUEST, TWICE),
+    (
+        {"task_offsets": OFFSETS * 10_000, "task_end_offsets": OFFSETS * 10_001},
+        REQUEST,
+        "Too many task offsets in the request (20001, limit 20000).",
+    ),
     ({"topology": REGEX}, REQUEST, "Regular expressions for source topics are not supported yet."),
     ({"member": ""}, REQUEST, "MemberId can't be empty."),
     ({"group": ""}, REQUEST, "GroupId can't be empty."),
@@ -57,7 +63,12 @@ JOINING: list[tuple[dict[str, Any], ErrorCode, str]] = [
     ),
 ]
 STAYING: list[tuple[int, dict[str, Any], str]] = [
-    (2, {"warmup_tasks": (TaskIds(subtopology_id="0"),)}, "WarmupTasks are not supported yet."),
+    (2, {"task_offsets": OFFSETS * 2}, TWICE),
+    (
+        2,
+        {"active_tasks": (), "standby_tasks": (), "warmup_tasks": (TaskIds(subtopology_id="0", partitions=(7,)),)},
+        "Task 7 for subtopology 0 is invalid. Number of tasks for this subtopology: 2",
+    ),
     (-2, {}, "InstanceId can't be null."),
     (-3, {}, "MemberEpoch is -3, but must be greater than or equal to -2."),
     (2, {"active_tasks": ()}, "If one task-type is non-null, all must be non-null."),

@@ -52,6 +52,9 @@ RULES = {
     "another kind of principal": ("Group:alice allow READ topic:orders", {"orders": False}),
     "another kind of resource": ("User:alice allow READ group:orders", {"orders": False}),
     "her host": ("User:alice allow READ topic:orders from 10.0.0.1", {"orders": True}),
+    "her network": ("User:alice allow READ topic:orders from 10.0.0.0/8", {"orders": True}),
+    "another network": ("User:alice allow READ topic:orders from 11.0.0.0/8", {"orders": False}),
+    "a network that is none": ("User:alice allow READ topic:orders from 10.0.0.0/99", {"orders": False}),
     "another host": ("User:alice allow READ topic:orders from 10.0.0.2", {"orders": False}),
     "all operations": ("User:alice allow ALL topic:orders", {"orders": True}),
     "another operation": ("User:alice allow WRITE topic:orders", {"orders": False}),
@@ -196,7 +199,7 @@ def test_stored_entries_that_this_version_refuses_are_reported_and_ignored() -> 
 
 NAMES = st.sampled_from(["*", "a", "ab", "abc", "b", "hardcode", "h", "a*"])
 PRINCIPALS = st.sampled_from(["User:alice", "User:bob", "User:*"])
-HOSTS = st.sampled_from(["*", HOST, "10.0.0.2"])
+HOSTS = st.sampled_from(["*", HOST, "10.0.0.2", "10.0.0.0/31", "10.0.0.2/31", "10.0.0.0/33"])
 OPERATIONS = st.sampled_from([each for each in AclOperation if each > AclOperation.ANY])
 ACLS = st.builds(
     Acl,
