@@ -169,7 +169,7 @@ def write_segment(
     rules = BatchFilter(
         bits,
         last_records=plan.last_records,
-        upper_offset=plan.upper_offset,
+        kept_end_offset=plan.high_watermark,
         now_ms=plan.now_ms,
         delete_retention_ms=plan.log_config.delete_retention_ms,
         chunk_bytes=CHUNK_BYTES,

@@ -8,7 +8,7 @@ offset; the batches at the two borders may be in two of them:
     dead if its key is    dead bits of the map        never dead
     in the map
 
-Rules, in order (source: Apache Kafka 4.3.1's cleaner; KIP-98, KIP-534, KAFKA-17076):
+Rules, in order (source: Apache Kafka 4.4.0's cleaner; KIP-98, KIP-534, KAFKA-17076, KAFKA-20452):
 
 - data of an aborted transaction and markers past their delete horizon are dropped, whatever their records are;
 - a record is dropped if it has no key, or a newer record of its key exists;
@@ -16,7 +16,8 @@ Rules, in order (source: Apache Kafka 4.3.1's cleaner; KIP-98, KIP-534, KAFKA-17
 - a batch that keeps a tombstone, or a marker whose data is gone, gets a delete horizon: now + delete.retention.ms, at most
   the largest 64-bit time;
 - a batch left without records is dropped, with two exceptions whose empty header stays: the last batch of its producer
-  (only it has the sequence numbers), and that of the cleaned range (or the log could end earlier after a restart).
+  (only it has the sequence numbers), and the one that ends at the high watermark (or the log could end earlier after a
+  restart). Up to Apache Kafka 4.3 the latter was the one that ends at the end of the cleaned range.
 
 A batch that loses nothing is copied byte for byte. A rewritten batch keeps its offsets, producer, leader epoch and codec, and
 with them the sequence number of every record.
@@ -64,7 +65,7 @@ class BatchFilter:
         bits: DeadBits,
         *,
         last_records: Mapping[int, LastRecord],
-        upper_offset: int,
+        kept_end_offset: int,
         now_ms: int,
         delete_retention_ms: int,
         chunk_bytes: int,
@@ -74,7 +75,7 @@ class BatchFilter:
         """
         Args:
             last_records: Last record of each producer that the log remembers.
-            upper_offset: End of the cleaned range, exclusive.
+            kept_end_offset: End, exclusive, of the batch that stays without its records, even if it has no producer.
             now_ms: Time of the pass, the same for all batches.
             chunk_bytes: Size of the chunks for `take`.
             on_written: Called with the bytes of each write.
@@ -84,7 +85,7 @@ class BatchFilter:
         self._transactions.go_on_from(transactions)
         self._bits = bits
         self._last_records = last_records
-        self._upper_offset = upper_offset
+        self._kept_end_offset = kept_end_offset
         self._now_ms = now_ms
         self._records_read = 0
         self._aborted = self._markers = 0
@@ -92,7 +93,7 @@ class BatchFilter:
         self._producers = array("q", bytes(8 * _PRODUCERS_MAX))
         # These batches may have to stay without their records.
         pinned = [last.last_data_offset for last in last_records.values() if last.last_data_offset is not None]
-        pinned.append(upper_offset - 1)
+        pinned.append(kept_end_offset - 1)
         entries = OutputEntries.empty()
         self._kernel = RecordFilter(
             bits.dead,
@@ -241,7 +242,7 @@ class BatchFilter:
 
     def _empty(self, batch: RecordBatch) -> None:
         """Drop the batch, or keep its empty header if the producer state or the end of the log needs it."""
-        if not self._is_last_of_producer(batch) and batch.next_offset != self._upper_offset:
+        if not self._is_last_of_producer(batch) and batch.next_offset != self._kept_end_offset:
             return
         if batch.record_count == 0:
             self._output.put(batch.view, batch.last_offset, batch.max_timestamp)

@@ -1,4 +1,4 @@
-"""Apache Kafka 4.3.1 behind the launch protocol: the results of the tests with the broker that they were written for."""
+"""Apache Kafka behind the launch protocol: the results of the tests with the broker that they were written for."""
 
 import shutil
 import subprocess

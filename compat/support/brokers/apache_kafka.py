@@ -1,4 +1,4 @@
-"""Apache Kafka 4.3.1 in its own process, from its released jars: the baseline that Ottla is compared with.
+"""Apache Kafka in its own process, from its released jars: the baseline that Ottla is compared with.
 
 The jars (54 MB) are fetched once by Maven into `~/.cache/ottla-compat`, or `$OTTLA_COMPAT_CACHE`.
 One node, broker and KRaft controller in one process, node id 0 as Ottla's default.
@@ -20,7 +20,7 @@ from ..clients.raw import has_brokers
 from ..suite import NotRunError
 from .process import START_TIMEOUT_S, BrokerProcess, free_port
 
-VERSION = "4.3.1"
+VERSION = "4.4.0"
 HERE = Path(__file__).parent
 POM = HERE / "apache_kafka.pom.xml"
 LOG4J = HERE / "log4j2.yaml"

@@ -304,11 +304,8 @@ def test_timestamps_beyond_64_bits_become_what_any_client_reads() -> None:
 
 
 @pytest.mark.scenario(34)
-def test_kafka_17076_the_last_batch_of_the_round_stays_as_a_bare_header() -> None:
-    """Otherwise the log would end earlier after a restart.
-
-    The batch is the one below the upper offset of the pass, whatever the high watermark is (KAFKA-20452 came after 4.3.1).
-    """
+def test_kafka_17076_the_last_batch_below_the_high_watermark_stays_as_a_bare_header() -> None:
+    """Otherwise the log would end earlier after a restart."""
     log = make_log(cleanup_policy=("delete",))
     append(log, ("a", "1"))
     append(log, (None, "x"), (None, "y"), timestamp=7_000, roll=True)
@@ -319,6 +316,20 @@ def test_kafka_17076_the_last_batch_of_the_round_stays_as_a_bare_header() -> Non
     assert (last.base_timestamp, last.max_timestamp, last.codec) == (-1, 7_000, 0)
     assert last.is_crc_valid()
     assert reopen(log).log_end_offset == 3
+
+
+@pytest.mark.scenario(34)
+@pytest.mark.parametrize(("keeps_range_end", "ends"), [(False, [0, 3]), (True, [0, 2, 3])], ids=["4.4.0", "up to 4.3"])
+def test_kafka_20452_a_batch_before_others_stays_as_a_bare_header_only_in_older_releases(
+    keeps_range_end: bool, ends: list[int]
+) -> None:
+    log = make_log(cleanup_policy=("delete",))
+    append(log, ("a", "1"))
+    append(log, (None, "x"), (None, "y"), roll=True)
+    append(log, ("b", "1"))
+    end, _ = clean(log, keeps_range_end=keeps_range_end)
+    assert (end, batch_ends(log)) == (3, ends)
+    assert reopen(log).log_end_offset == 4
 
 
 @pytest.mark.scenario(6)
