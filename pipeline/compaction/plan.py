@@ -39,7 +39,14 @@ VERSION = 3
 KEY_HASH = "siphash-1-3-128" if COMPILED else "blake2b-128"
 """Hash that this process's kernel applies to keys. All tasks of a plan must use the same one."""
 
-CONFIGS = ("segment_bytes", "segment_index_bytes", "index_interval_bytes", "delete_retention_ms", "preallocate")
+CONFIGS = (
+    "segment_bytes",
+    "segment_index_bytes",
+    "index_interval_bytes",
+    "delete_retention_ms",
+    "max_decompressed_message_bytes",
+    "preallocate",
+)
 """Attributes of LogConfig that affect a pass."""
 
 

@@ -172,6 +172,7 @@ def write_segment(
         kept_end_offset=plan.high_watermark,
         now_ms=plan.now_ms,
         delete_retention_ms=plan.log_config.delete_retention_ms,
+        record_bytes_max=plan.log_config.max_decompressed_message_bytes,
         chunk_bytes=CHUNK_BYTES,
         transactions=plan.sources[numbers[0]].transactions,
     )

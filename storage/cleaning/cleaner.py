@@ -235,6 +235,7 @@ class CleanPass:
             kept_end_offset=self._kept_end_offset,
             now_ms=self._now_ms,
             delete_retention_ms=self._config.delete_retention_ms,
+            record_bytes_max=self._config.max_decompressed_message_bytes,
             chunk_bytes=self._chunk_bytes,
             on_written=self._on_written,
         )
@@ -264,6 +265,7 @@ class CleanPass:
             upper,
             aborted=self._log.aborted_transactions(start, upper),
             reader=self._reader,
+            record_bytes_max=self._config.max_decompressed_message_bytes,
             checkpoint=self._on_mapped,
         )
         self._stats.map_bytes_read = dirty.bytes_read

@@ -124,6 +124,7 @@ class _DryPass(CleanPass):
             now_ms=self._now_ms,
             kept_end_offset=self._kept_end_offset,
             delete_retention_ms=self._config.delete_retention_ms,
+            record_bytes_max=self._config.max_decompressed_message_bytes,
             chunk_bytes=self._chunk_bytes,
             on_written=self._on_written,
         )

@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable, Mapping
 from heapq import merge
 
 from ...protocol.batch_builder import seal_batch
-from ...protocol.compression import compress, decompress
+from ...protocol.compression import compress
 from ...protocol.errors import CorruptRecordError
 from ...protocol.records import DELETE_HORIZON_BIT, HEADER_BYTES, NO_TIMESTAMP, RecordBatch, packed_block
 from ..kernel import RecordFilter, Stop
@@ -39,7 +39,7 @@ from ..produce.producer_state import LastRecord
 from ..segment.index import AbortedTxn
 from ..segment.segment import LogSegment
 from ..topics.options import MAX_LONG
-from .batch_chunks import unreadable
+from .batch_chunks import unpacked, unreadable
 from .clean_output import CleanOutput, OutputEntries
 from .dead_bits import DeadBits
 from .removed import RemovedRecords
@@ -68,6 +68,7 @@ class BatchFilter:
         kept_end_offset: int,
         now_ms: int,
         delete_retention_ms: int,
+        record_bytes_max: int,
         chunk_bytes: int,
         on_written: Callable[[int], None] = lambda _: None,
         transactions: CarriedTransactions = NO_TRANSACTIONS,
@@ -77,6 +78,7 @@ class BatchFilter:
             last_records: Last record of each producer that the log remembers.
             kept_end_offset: End, exclusive, of the batch that stays without its records, even if it has no producer.
             now_ms: Time of the pass, the same for all batches.
+            record_bytes_max: `max.decompressed.message.bytes`.
             chunk_bytes: Size of the chunks for `take`.
             on_written: Called with the bytes of each write.
             transactions: State of the transactions after the batches before the first one taken.
@@ -87,6 +89,7 @@ class BatchFilter:
         self._last_records = last_records
         self._kept_end_offset = kept_end_offset
         self._now_ms = now_ms
+        self._record_bytes_max = record_bytes_max
         self._records_read = 0
         self._aborted = self._markers = 0
         self._rewritten = memoryview(bytearray())  # one batch, its records not packed yet
@@ -225,7 +228,7 @@ class BatchFilter:
     def _rewrite(self, segment: LogSegment, view: memoryview, at: int, rewrite: Rewrite) -> tuple[int, int]:
         """Have the kernel rewrite a batch, and put it into the output if it did; returns (its bytes, the outcome)."""
         codec, block, last_offset = packed_block(view, at)
-        payload = decompress(codec, block)
+        payload = unpacked(segment, view, at, self._record_bytes_max)
         size_bytes, outcome = rewrite(view, at, payload, self._rewritten)
         if outcome == Stop.GROW:
             self._kernel.grow(RecordBatch(view, at).record_count)

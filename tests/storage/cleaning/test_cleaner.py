@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import weakref
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -288,6 +289,24 @@ def test_the_codec_of_a_batch_outlives_the_topics() -> None:
     log.config = make_log(compression_type="lz4").config
     clean(log)
     assert [each.codec for each in all_batches(log)] == [4, 0]
+
+
+@pytest.mark.parametrize("first_dirty", [0, 4], ids=["in the dirty part", "below it"])
+def test_a_pass_refuses_a_compressed_record_that_is_larger_than_the_topic_allows(first_dirty: int) -> None:
+    log = make_log()
+    for codec in (0, 1):
+        append(log, ("a", "v" * 50), ("b", "1"), codec=codec)
+    append(log, ("a", "2"), ("b", "2"), roll=True)
+    log.config = replace(log.config, max_decompressed_message_bytes=56)
+    before = contents(log)
+    with pytest.raises(
+        CorruptRecordError, match=r"last offset 3: a record is larger than max\.decompressed\.message\.bytes=56"
+    ):
+        clean(log, first_dirty)
+    assert contents(log) == before
+    log.config = replace(log.config, max_decompressed_message_bytes=57)
+    clean(log, first_dirty)
+    assert offsets(log) == [4, 5]
 
 
 def test_timestamps_beyond_64_bits_become_what_any_client_reads() -> None:
