@@ -1397,6 +1397,7 @@ class RecordWalk:
     seeks: cython.bint
     least_delta: i64
     number = cython.declare(i64, visibility="public")
+    size_max = cython.declare(i64, visibility="public")
     top = cython.declare(i64, visibility="public")
     offset_delta = cython.declare(i64, visibility="public")
 
@@ -1411,6 +1412,7 @@ class RecordWalk:
         self.z = 0
         self.number = 0
         self.top = -1
+        self.size_max = ENTRY_MAX
         self.seeks = False
         self.least_delta = 0
 
@@ -1490,7 +1492,7 @@ class RecordWalk:
             self.z = 0
             self.n = 0
             if self.stage == AT_LENGTH:
-                if value < 1:
+                if value < 1 or value > self.size_max:
                     return DAMAGED, p, 0
                 self.left = value - 1
                 self.skip = 1  # the attributes
@@ -1522,6 +1524,19 @@ class RecordWalk:
                 else:
                     self.headers -= 1
                     self.stage = AT_HEADER_KEY
+
+
+def has_longer(b: cython.const[u8][::1], size_max: i64):
+    p: i64 = 0
+    size: i64 = 0
+    end: i64 = len(b)
+    if end > size_max:
+        with cython.nogil:
+            while 0 <= p < end and 0 <= size <= size_max:
+                size, p = varint(b, p, end)
+                if p >= 0:
+                    p += max(size, 0)
+    return size > size_max
 
 
 def admit(

@@ -225,6 +225,8 @@ class RecordWalk:
     """Of the last record."""
     top: int
     """The max timestamp so far, -1 without one."""
+    size_max: int
+    """Bytes that a record may declare; to be set before the first piece. One with more is DAMAGED."""
     def __init__(self, count: int, base_timestamp: int, earliest: int, latest: int, wants_keys: bool) -> None: ...
     def seek(self, earliest: int, least_delta: int) -> None:
         """Before the first piece: look for a record, as `find_record`, and check no numbers, keys or bounds."""
@@ -240,6 +242,11 @@ class RecordWalk:
 
     def end(self) -> int:
         """SOUND if all records were there; else DAMAGED: the block ends in record `number`."""
+
+def has_longer(b: BytesLike, size_max: int) -> bool:
+    """Whether a record of this block, unpacked, declares more than `size_max` bytes, and the block is longer than that too. The
+    search ends at damage. Frees the GIL.
+    """
 
 def admit(
     b: memoryview,

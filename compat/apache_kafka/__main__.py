@@ -1,4 +1,4 @@
-"""A directory that Apache Kafka 4.3.1 filled, served by Ottla; and Ottla's files, read by Apache Kafka's tools.
+"""A directory that Apache Kafka filled, served by Ottla; and Ottla's files, read by Apache Kafka's tools.
 
 Apache Kafka is filled (all codecs, transactions, a group, a compacted topic that its cleaner worked on), read by a consumer,
 and stopped: once cleanly and once with kill -9. Ottla starts on a copy of each directory. It must show the same, continue to

@@ -22,7 +22,6 @@ import numpy as np
 import numpy.typing as npt
 from crc32c import crc32c
 
-from ...protocol.compression import decompress
 from ...protocol.errors import KafkaError
 from ...protocol.records import (
     ATTRIBUTES_POSITION,
@@ -33,11 +32,10 @@ from ...protocol.records import (
     LOG_OVERHEAD_BYTES,
     RecordBatch,
     batch_size,
-    packed_block,
 )
 from ...storage.disk import paths
 from ...storage.disk.files import Files
-from ...storage.filter.batch_chunks import ChunkReader
+from ...storage.filter.batch_chunks import ChunkReader, unpacked
 from ...storage.filter.map_builder import MapBuilder
 from ...storage.filter.offset_map import OffsetMap
 from ...storage.filter.transaction_state import PassTransactions
@@ -107,6 +105,7 @@ class _Scan:
         self._border = plan.first_dirty_offset
         self._reader = ChunkReader(CHUNK_BYTES)
         self._headers_crc = 0
+        self._record_bytes_max = plan.log_config.max_decompressed_message_bytes
 
     def run(self) -> KeyScan:
         position, end = self._position_of_border(), self._segment.size_bytes
@@ -139,7 +138,7 @@ class _Scan:
             entries_max=records,
             secret=self._plan.secret,
         )
-        return offsets, MapBuilder(offsets, start_offset, self._source.aborted, self._reader)
+        return offsets, MapBuilder(offsets, start_offset, self._source.aborted, self._reader, self._record_bytes_max)
 
     def _feed(self, builder: MapBuilder, position: int, end: int) -> None:
         for size_bytes in self._reader.chunks(self._segment, position, end):
@@ -178,8 +177,7 @@ class _Scan:
         batch = RecordBatch(data)
         if batch.base_offset >= self._border or batch.is_control or builder.transactions.on_data(batch):
             return 0
-        codec, block, _ = packed_block(data, 0)
-        payload = decompress(codec, block)
+        payload = unpacked(self._segment, data, 0, self._record_bytes_max)
         below = [span for span in batch.spans(payload) if span.offset < self._border]
         header = bytearray(data[:HEADER_BYTES])
         header[COUNT_POSITION:HEADER_BYTES] = len(below).to_bytes(4)

@@ -34,12 +34,19 @@ from ..errors import CorruptSourceError, UsageError
 from ..stores.stored_log import StoredLog
 from .survey import Surveying, fold_transactions, survey_segments
 
-VERSION = 2
+VERSION = 3
 
 KEY_HASH = "siphash-1-3-128" if COMPILED else "blake2b-128"
 """Hash that this process's kernel applies to keys. All tasks of a plan must use the same one."""
 
-CONFIGS = ("segment_bytes", "segment_index_bytes", "index_interval_bytes", "delete_retention_ms", "preallocate")
+CONFIGS = (
+    "segment_bytes",
+    "segment_index_bytes",
+    "index_interval_bytes",
+    "delete_retention_ms",
+    "max_decompressed_message_bytes",
+    "preallocate",
+)
 """Attributes of LogConfig that affect a pass."""
 
 
@@ -75,6 +82,8 @@ class CompactionPlan:
     upper_offset: int
     """End of the compacted range (exclusive): a segment's base offset."""
     log_start_offset: int
+    high_watermark: int
+    """End of the log when the plan was made: that of a stopped broker's log is committed as a whole."""
     now_ms: int
     """Clock for delete horizons."""
     secret: bytes
@@ -236,6 +245,7 @@ def make_plan(
         first_dirty_offset=first_dirty,
         upper_offset=found.upper_offset,
         log_start_offset=log.log_start_offset,
+        high_watermark=log.log_end_offset,
         now_ms=now_ms,
         secret=secret,
         key_hash=KEY_HASH,

@@ -169,9 +169,10 @@ def write_segment(
     rules = BatchFilter(
         bits,
         last_records=plan.last_records,
-        upper_offset=plan.upper_offset,
+        kept_end_offset=plan.high_watermark,
         now_ms=plan.now_ms,
         delete_retention_ms=plan.log_config.delete_retention_ms,
+        record_bytes_max=plan.log_config.max_decompressed_message_bytes,
         chunk_bytes=CHUNK_BYTES,
         transactions=plan.sources[numbers[0]].transactions,
     )

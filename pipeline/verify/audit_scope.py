@@ -156,7 +156,7 @@ def scope_of_plan(plan: CompactionPlan, files: Files) -> Scope:
             before_end=plan.upper_offset,
             dirty_from=plan.first_dirty_offset,
             is_exact=True,
-            pinned=frozenset(pinned | {plan.upper_offset - 1}),
+            pinned=frozenset(pinned | {plan.high_watermark - 1}),
         ),
     )
 

@@ -225,7 +225,7 @@ class _Audit:
             self._report_missing("markers within their horizon are kept", before, row, "this marker")
         pinned = np.isin(before.last_offsets, self._pinned)
         for row in np.flatnonzero(gone & pinned).tolist():
-            rule = "the last batch of a producer, and of the compacted part, is kept"
+            rule = "the last batch of a producer, and one that ends at the high watermark, is kept"
             self._report_missing(rule, before, row, "this batch, if without records")
 
     def _report_missing(self, rule: str, before: BatchWindow, row: int, expected: str) -> None:

@@ -71,7 +71,7 @@ class Cleaning:
         """Partitions that another process compacts (`leases`), with the lease's expiry in elapsed time."""
         self.throttler = Throttler(live_config.current.log_cleaner_io_max_bytes_per_second)
         self.threads: list[CleanerThread] = []
-        self._settings = CleanerSettings.from_config(live_config.current)
+        self._settings = CleanerSettings.from_config(live_config)
         self.looked_at_ms: int | None = None
         """When a thread last selected a log, in elapsed time."""
         self._passes: dict[TopicPartition, tuple[int, LastPass]] = {}
@@ -89,7 +89,7 @@ class Cleaning:
         """Run the cleaner until cancelled; `reconfigure` restarts the threads with the options of that moment."""
         self._now_s = trio.lowlevel.current_clock().current_time
         while True:
-            self._settings = settings = CleanerSettings.from_config(self._live_config.current)
+            self._settings = settings = CleanerSettings.from_config(self._live_config)
             self.threads = [CleanerThread() for _ in range(settings.threads)] if self._is_enabled else []
             self._restarting = False
             self._give_back_if_off()
@@ -107,7 +107,7 @@ class Cleaning:
         """Apply changed options. Passes in progress are stopped and redone, unless only the throttle has changed."""
         config = self._live_config.current
         self.throttler.set_limit(config.log_cleaner_io_max_bytes_per_second, trio.current_time())
-        if CleanerSettings.from_config(config) != self._settings:
+        if CleanerSettings.from_config(self._live_config) != self._settings:
             self._restarting = True
             self._restart.cancel()
             self.throttler.wake()

@@ -11,7 +11,7 @@ import trio
 # The cleaner itself is imported when the first log needs it: most short-lived brokers never clean.
 if TYPE_CHECKING:
     from ...storage.cleaning.cleaner import Cleaner, CleanStats
-    from ..config.broker_config import BrokerConfig
+    from ..config.live_config import LiveConfig
 
 log = logging.getLogger("ottla.cleaner")
 
@@ -28,9 +28,12 @@ class CleanerSettings(NamedTuple):
     io_buffer_bytes: int
     message_max_bytes: int
     backoff_ms: int
+    keeps_range_end: bool
+    """The emulated release's rule; see `Cleaner`."""
 
     @classmethod
-    def from_config(cls, config: BrokerConfig) -> CleanerSettings:
+    def from_config(cls, live_config: LiveConfig) -> CleanerSettings:
+        config, release = live_config.current, live_config.release
         return cls(
             config.log_cleaner_threads,
             config.log_cleaner_dedupe_buffer_size,
@@ -38,6 +41,7 @@ class CleanerSettings(NamedTuple):
             config.log_cleaner_io_buffer_size,
             config.message_max_bytes,
             config.log_cleaner_backoff_ms,
+            release is not None and release.keeps_range_end,
         )
 
 
@@ -79,4 +83,5 @@ def new_cleaner(settings: CleanerSettings) -> Cleaner:
         dedupe_buffer_bytes=min(dedupe_bytes, THREAD_DEDUPE_BYTES_MAX),
         load_factor=settings.load_factor,
         io_buffer_bytes=max(IO_BUFFER_BYTES_MIN, settings.io_buffer_bytes // settings.threads),
+        keeps_range_end=settings.keeps_range_end,
     )

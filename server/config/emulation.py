@@ -250,6 +250,8 @@ class Release:
     """
     features: Mapping[str, Range]
     """The levels of each feature that the release has."""
+    keeps_range_end: bool
+    """Whether its cleaner keeps the last batch of each cleaned range without its records (up to 4.3; KAFKA-20452)."""
 
     def advertised(self, key: int) -> Range | None:
         """Return the advertised versions of an API: those that both the release and Ottla have.
@@ -291,4 +293,9 @@ def _release(name: str) -> Release:
         ranges.update(_CHANGES[each])
         features.update(_FEATURES.get(each, {}))
     keys = {api.name: api.key for api in APIS.values()}
-    return Release(name, {keys[api]: versions for api, versions in ranges.items()}, features)
+    return Release(
+        name,
+        {keys[api]: versions for api, versions in ranges.items()},
+        features,
+        keeps_range_end=RELEASES.index(name) <= RELEASES.index("4.3"),
+    )

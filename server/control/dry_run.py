@@ -129,7 +129,7 @@ async def _dry_run_partition(broker: Broker, log: Log, force: bool, records_max:
             raise ControlError(Kind.CONFLICT, f"{tp} was deleted")
         if cleaning.manager.is_held(tp):
             raise ControlError(Kind.CONFLICT, f"{tp} is {cleaning.manager.state_name(tp)}; retry when it is free")
-        settings = CleanerSettings.from_config(broker.config.current)
+        settings = CleanerSettings.from_config(broker.config)
         try:
             found = await dry_runs.dry_run(
                 cleaning, settings, log, broker.clock.now_ms(), is_forced=force, records_max=records_max

@@ -51,12 +51,16 @@ Checkpoint = Callable[[int], None]
 class Cleaner:
     """The memory that one cleaner thread may spend. A pass leaves nothing in it but the room for the next one's map."""
 
-    def __init__(self, *, dedupe_buffer_bytes: int, load_factor: float, io_buffer_bytes: int) -> None:
+    def __init__(
+        self, *, dedupe_buffer_bytes: int, load_factor: float, io_buffer_bytes: int, keeps_range_end: bool = False
+    ) -> None:
         """
         Args:
             dedupe_buffer_bytes: This thread's share of `log.cleaner.dedupe.buffer.size`.
             load_factor: `log.cleaner.io.buffer.load.factor`.
             io_buffer_bytes: This thread's share of `log.cleaner.io.buffer.size`; half of it for reading.
+            keeps_range_end: Keep the last batch of each cleaned range without its records, as Apache Kafka does up to 4.3.
+                Otherwise only a batch that ends at the high watermark is kept.
 
         Raises:
             ValueError: The map would not hold two keys.
@@ -64,6 +68,7 @@ class Cleaner:
         self.max_entries = entries_max(dedupe_buffer_bytes, load_factor)
         self._slots_max = dedupe_buffer_bytes // BYTES_PER_SLOT
         self.chunk_bytes = io_buffer_bytes // 2
+        self._keeps_range_end = keeps_range_end
         self._table_memory = TableMemory()
 
     @property
@@ -111,12 +116,17 @@ class Cleaner:
             to_clean,
             now_ms,
             self.new_map(to_clean, secret),
+            kept_end_offset=self.kept_end_offset(to_clean),
             chunk_bytes=self.chunk_bytes,
             swap=swap,
             checkpoint=checkpoint,
             on_map_built=on_map_built,
             progress=progress,
         ).run()
+
+    def kept_end_offset(self, to_clean: LogToClean) -> int:
+        """Return the end, exclusive, of the batch that stays without its records, even if it has no producer."""
+        return to_clean.upper_offset if self._keeps_range_end else to_clean.high_watermark
 
     def new_map(self, to_clean: LogToClean, secret: bytes) -> OffsetMap:
         """Return an empty map for a pass, in the memory of the one before."""
@@ -139,6 +149,7 @@ class CleanPass:
         now_ms: int,
         offsets: OffsetMap,
         *,
+        kept_end_offset: int,
         chunk_bytes: int,
         swap: Swap,
         checkpoint: Checkpoint,
@@ -150,6 +161,7 @@ class CleanPass:
         self._config = to_clean.log.config
         self._now_ms = now_ms
         self._offsets = offsets
+        self._kept_end_offset = kept_end_offset
         self._chunk_bytes = chunk_bytes
         self._reader = ChunkReader(chunk_bytes)
         self._swap = swap
@@ -214,9 +226,10 @@ class CleanPass:
         return BatchFilter(
             bits,
             last_records=last_records,
-            upper_offset=self._to_clean.upper_offset,
+            kept_end_offset=self._kept_end_offset,
             now_ms=self._now_ms,
             delete_retention_ms=self._config.delete_retention_ms,
+            record_bytes_max=self._config.max_decompressed_message_bytes,
             chunk_bytes=self._chunk_bytes,
             on_written=self._on_written,
         )
@@ -246,6 +259,7 @@ class CleanPass:
             upper,
             aborted=self._log.aborted_transactions(start, upper),
             reader=self._reader,
+            record_bytes_max=self._config.max_decompressed_message_bytes,
             checkpoint=self._on_mapped,
         )
         self._stats.map_bytes_read = dirty.bytes_read

@@ -95,6 +95,8 @@ class LogToClean(Dirtiness):
     log: Log
     last_records: dict[int, LastRecord] | None = None
     """Last record of each producer; see `for_worker`. A pass empties this at its end."""
+    high_watermark: int = 0
+    """High watermark at the call of `for_worker`."""
 
     @property
     def is_due(self) -> bool:
@@ -109,7 +111,7 @@ class LogToClean(Dirtiness):
         """
         if last_records is None:
             last_records = self.log.producers.last_records()
-        return replace(self, last_records=last_records)
+        return replace(self, last_records=last_records, high_watermark=self.log.high_watermark)
 
 
 def first_dirty_offset(log: Measurable, checkpoint: int | None) -> tuple[int, bool]:

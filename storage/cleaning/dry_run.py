@@ -75,6 +75,7 @@ def dry_run(
         to_clean,
         now_ms,
         cleaner.new_map(to_clean, secret),
+        kept_end_offset=cleaner.kept_end_offset(to_clean),
         chunk_bytes=cleaner.chunk_bytes,
         swap=_nothing,
         checkpoint=checkpoint,
@@ -121,8 +122,9 @@ class _DryPass(CleanPass):
             records_max=self.records_max,
             last_records=last_records,
             now_ms=self._now_ms,
-            upper_offset=self._to_clean.upper_offset,
+            kept_end_offset=self._kept_end_offset,
             delete_retention_ms=self._config.delete_retention_ms,
+            record_bytes_max=self._config.max_decompressed_message_bytes,
             chunk_bytes=self._chunk_bytes,
             on_written=self._on_written,
         )

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 
+from ...protocol.compression import decompress
 from ...protocol.errors import CorruptRecordError
-from ...protocol.records import HEADER_BYTES, LENGTH_POSITION, LOG_OVERHEAD_BYTES, RecordBatch
+from ...protocol.records import HEADER_BYTES, LENGTH_POSITION, LOG_OVERHEAD_BYTES, RecordBatch, packed_block
+from ..kernel import has_longer
 from ..segment.segment import LogSegment
 
 _LENGTH = slice(LENGTH_POSITION, LOG_OVERHEAD_BYTES)
@@ -53,6 +55,22 @@ class ChunkReader:
     def advance(self, size_bytes: int) -> None:
         """Report how many bytes of the chunk were whole batches."""
         self._taken_bytes = size_bytes
+
+
+def unpacked(segment: LogSegment, view: memoryview, at: int, record_bytes_max: int) -> memoryview:
+    """Return the unpacked records of the batch at `view[at:]`.
+
+    Raises:
+        CorruptRecordError: They cannot be unpacked, or a compressed record has more than `record_bytes_max` bytes.
+    """
+    codec, block, last_offset = packed_block(view, at)
+    payload = decompress(codec, block)
+    if codec and has_longer(payload, record_bytes_max):
+        raise CorruptRecordError(
+            f"segment {segment.base_offset}, last offset {last_offset}: a record is larger than"
+            f" max.decompressed.message.bytes={record_bytes_max}"
+        )
+    return payload
 
 
 def unreadable(segment: LogSegment, view: memoryview, at: int) -> CorruptRecordError:

@@ -8,7 +8,7 @@ offset; the batches at the two borders may be in two of them:
     dead if its key is    dead bits of the map        never dead
     in the map
 
-Rules, in order (source: Apache Kafka 4.3.1's cleaner; KIP-98, KIP-534, KAFKA-17076):
+Rules, in order (source: Apache Kafka 4.4.0's cleaner; KIP-98, KIP-534, KAFKA-17076, KAFKA-20452):
 
 - data of an aborted transaction and markers past their delete horizon are dropped, whatever their records are;
 - a record is dropped if it has no key, or a newer record of its key exists;
@@ -16,7 +16,8 @@ Rules, in order (source: Apache Kafka 4.3.1's cleaner; KIP-98, KIP-534, KAFKA-17
 - a batch that keeps a tombstone, or a marker whose data is gone, gets a delete horizon: now + delete.retention.ms, at most
   the largest 64-bit time;
 - a batch left without records is dropped, with two exceptions whose empty header stays: the last batch of its producer
-  (only it has the sequence numbers), and that of the cleaned range (or the log could end earlier after a restart).
+  (only it has the sequence numbers), and the one that ends at the high watermark (or the log could end earlier after a
+  restart). Up to Apache Kafka 4.3 the latter was the one that ends at the end of the cleaned range.
 
 A batch that loses nothing is copied byte for byte. A rewritten batch keeps its offsets, producer, leader epoch and codec, and
 with them the sequence number of every record.
@@ -30,7 +31,7 @@ from collections.abc import Callable, Iterable, Mapping
 from heapq import merge
 
 from ...protocol.batch_builder import seal_batch
-from ...protocol.compression import compress, decompress
+from ...protocol.compression import compress
 from ...protocol.errors import CorruptRecordError
 from ...protocol.records import DELETE_HORIZON_BIT, HEADER_BYTES, NO_TIMESTAMP, RecordBatch, packed_block
 from ..kernel import RecordFilter, Stop
@@ -38,7 +39,7 @@ from ..produce.producer_state import LastRecord
 from ..segment.index import AbortedTxn
 from ..segment.segment import LogSegment
 from ..topics.options import MAX_LONG
-from .batch_chunks import unreadable
+from .batch_chunks import unpacked, unreadable
 from .clean_output import CleanOutput, OutputEntries
 from .dead_bits import DeadBits
 from .removed import RemovedRecords
@@ -64,9 +65,10 @@ class BatchFilter:
         bits: DeadBits,
         *,
         last_records: Mapping[int, LastRecord],
-        upper_offset: int,
+        kept_end_offset: int,
         now_ms: int,
         delete_retention_ms: int,
+        record_bytes_max: int,
         chunk_bytes: int,
         on_written: Callable[[int], None] = lambda _: None,
         transactions: CarriedTransactions = NO_TRANSACTIONS,
@@ -74,8 +76,9 @@ class BatchFilter:
         """
         Args:
             last_records: Last record of each producer that the log remembers.
-            upper_offset: End of the cleaned range, exclusive.
+            kept_end_offset: End, exclusive, of the batch that stays without its records, even if it has no producer.
             now_ms: Time of the pass, the same for all batches.
+            record_bytes_max: `max.decompressed.message.bytes`.
             chunk_bytes: Size of the chunks for `take`.
             on_written: Called with the bytes of each write.
             transactions: State of the transactions after the batches before the first one taken.
@@ -84,15 +87,16 @@ class BatchFilter:
         self._transactions.go_on_from(transactions)
         self._bits = bits
         self._last_records = last_records
-        self._upper_offset = upper_offset
+        self._kept_end_offset = kept_end_offset
         self._now_ms = now_ms
+        self._record_bytes_max = record_bytes_max
         self._records_read = 0
         self._aborted = self._markers = 0
         self._rewritten = memoryview(bytearray())  # one batch, its records not packed yet
         self._producers = array("q", bytes(8 * _PRODUCERS_MAX))
         # These batches may have to stay without their records.
         pinned = [last.last_data_offset for last in last_records.values() if last.last_data_offset is not None]
-        pinned.append(upper_offset - 1)
+        pinned.append(kept_end_offset - 1)
         entries = OutputEntries.empty()
         self._kernel = RecordFilter(
             bits.dead,
@@ -224,7 +228,7 @@ class BatchFilter:
     def _rewrite(self, segment: LogSegment, view: memoryview, at: int, rewrite: Rewrite) -> tuple[int, int]:
         """Have the kernel rewrite a batch, and put it into the output if it did; returns (its bytes, the outcome)."""
         codec, block, last_offset = packed_block(view, at)
-        payload = decompress(codec, block)
+        payload = unpacked(segment, view, at, self._record_bytes_max)
         size_bytes, outcome = rewrite(view, at, payload, self._rewritten)
         if outcome == Stop.GROW:
             self._kernel.grow(RecordBatch(view, at).record_count)
@@ -241,7 +245,7 @@ class BatchFilter:
 
     def _empty(self, batch: RecordBatch) -> None:
         """Drop the batch, or keep its empty header if the producer state or the end of the log needs it."""
-        if not self._is_last_of_producer(batch) and batch.next_offset != self._upper_offset:
+        if not self._is_last_of_producer(batch) and batch.next_offset != self._kept_end_offset:
             return
         if batch.record_count == 0:
             self._output.put(batch.view, batch.last_offset, batch.max_timestamp)

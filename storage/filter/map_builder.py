@@ -3,12 +3,11 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from ...protocol.compression import decompress
-from ...protocol.records import HEADER_BYTES, RecordBatch, packed_block
+from ...protocol.records import RecordBatch, batch_size
 from ..kernel import Stop
 from ..segment.index import AbortedTxn
 from ..segment.segment import LogSegment
-from .batch_chunks import ChunkReader, unreadable
+from .batch_chunks import ChunkReader, unpacked, unreadable
 from .dead_bits import DeadBits
 from .offset_map import OffsetMap
 from .transaction_state import PassTransactions
@@ -53,6 +52,7 @@ def build_map(
     *,
     aborted: Iterable[AbortedTxn],
     reader: ChunkReader,
+    record_bytes_max: int,
     checkpoint: Callable[[int], None],
 ) -> DirtyMap:
     """Map the keys of `start_offset` (inclusive) to `end_offset` (exclusive), or as many as fit.
@@ -62,13 +62,14 @@ def build_map(
             removes what has reached its delete horizon.
         segments: The segments of the range, in order; `end_offset` is the end of the last one.
         aborted: Transactions that overlap the range; their keys supersede nothing.
+        record_bytes_max: `max.decompressed.message.bytes`.
         checkpoint: Called before every chunk with the bytes read since; may raise to stop.
 
     Raises:
         CorruptRecordError: A batch or a record cannot be read.
         OSError: The disk refused.
     """
-    builder = MapBuilder(offsets, start_offset, aborted, reader)
+    builder = MapBuilder(offsets, start_offset, aborted, reader, record_bytes_max)
     ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
     ordinal_ends: dict[int, int] = {}
     bytes_read = 0
@@ -93,17 +94,24 @@ class MapBuilder:
     """Puts batches into a map, in order. `transactions` has the aborted transactions."""
 
     def __init__(
-        self, offsets: OffsetMap, start_offset: int, aborted: Iterable[AbortedTxn], reader: ChunkReader
+        self,
+        offsets: OffsetMap,
+        start_offset: int,
+        aborted: Iterable[AbortedTxn],
+        reader: ChunkReader,
+        record_bytes_max: int,
     ) -> None:
         """
         Args:
             start_offset: Records below it are not put into the map, but get numbers if their batch reaches it.
             aborted: Aborted transactions that overlap the coming batches; their records get no numbers.
+            record_bytes_max: `max.decompressed.message.bytes`.
         """
         self.transactions = PassTransactions()
         self._offsets = offsets
         self._start_offset = start_offset
         self._reader = reader
+        self._record_bytes_max = record_bytes_max
         self.transactions.add_aborted(aborted)
         offsets.keys.wary_from = self.transactions.wary_from
 
@@ -121,12 +129,11 @@ class MapBuilder:
                 self._reader.advance(at)
                 return True
             if stop == Stop.COMPRESSED:
-                codec, block, _ = packed_block(view, at)
-                payload = decompress(codec, block)
+                payload = unpacked(segment, view, at, self._record_bytes_max)
                 while (stop := keys.build_block(view, at, payload)) == Stop.GROW:
                     self._offsets.grow(RecordBatch(view, at).record_count)
                 if stop == Stop.DONE:
-                    at += HEADER_BYTES + len(block)
+                    at += batch_size(view[at:])
                     continue
             if stop == Stop.FULL:
                 return False

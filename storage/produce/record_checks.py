@@ -9,6 +9,7 @@ slow, so without the kernel records are read only if one of these requires it:
     message.timestamp.before.max.ms   set: each timestamp is compared
     message.timestamp.after.max.ms    the header's max timestamp is beyond it: the error names such records
     compression.type                  other than the batch's codec
+    max.decompressed.message.bytes    less than any compressed batch may unpack to: the length of each record is compared
 
 A small batch is checked at once, on the thread that owns the logs. A batch that would block this thread for too long raises
 `LargeBatchError`, and another thread checks it.
@@ -17,7 +18,7 @@ A small batch is checked at once, on the thread that owns the logs. A batch that
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-from ...protocol.compression import Codec, Packer
+from ...protocol.compression import MAX_DECOMPRESSED_BATCH_BYTES, Codec, Packer
 from ...protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from ...protocol.records import HEADER_BYTES, LOG_APPEND_TIME_BIT, NO_TIMESTAMP, RecordBatch, null_key_indexes, wrapped
 from .. import kernel
@@ -57,7 +58,7 @@ _SOUND = Found.SOUND
 _WALKS_PIECES = kernel.COMPILED and hasattr(kernel, "RecordWalk")
 _GOES_ON = (Found.KEYLESS, Found.UNTIMELY)
 _UNREADABLE = {
-    Found.DAMAGED: "length of record {0} does not match its fields, or exceeds its batch",
+    Found.DAMAGED: "length of record {0} does not match its fields, or exceeds its batch or the topic's maximum",
     Found.MISNUMBERED: "record {0} does not have offset delta {0}",
     Found.LEFT_OVER: "unexpected bytes after the {0} records of the batch",
 }
@@ -68,6 +69,8 @@ class RecordRules(Protocol):
 
     @property
     def is_compact(self) -> bool: ...
+    @property
+    def max_decompressed_message_bytes(self) -> int: ...
     @property
     def message_timestamp_type(self) -> str: ...
     @property
@@ -181,13 +184,17 @@ def check_records(
     """
     is_compiled = kernel.COMPILED
     compares = not is_compiled and _must_compare_timestamps(batch, config, now_ms)
-    if not (is_compiled or config.is_compact or compares or packer is not None):
+    bytes_max = config.max_decompressed_message_bytes
+    is_bounded = bytes_max < MAX_DECOMPRESSED_BATCH_BYTES and batch.codec > 0
+    if not (is_compiled or config.is_compact or compares or packer is not None or is_bounded):
         return batch.max_timestamp
     try:
         if _WALKS_PIECES and batch.codec and not at_once:
             max_timestamp, errors = _walk(batch, None, config, now_ms, packer, at_once=False)
         else:
             payload = _unpacked(batch, at_once)
+            if is_bounded and kernel.has_longer(payload, bytes_max):
+                raise CorruptRecordError(f"a record is larger than max.decompressed.message.bytes={bytes_max}")
             if packer is not None:
                 packer.add(payload)
             if is_compiled:
@@ -254,10 +261,11 @@ def _stops(payload: memoryview, batch: RecordBatch, earliest: int, latest: int, 
 
 
 def _stops_in_pieces(
-    batch: RecordBatch, earliest: int, latest: int, wants_keys: bool, packer: Packer | None
+    batch: RecordBatch, earliest: int, latest: int, wants_keys: bool, bytes_max: int, packer: Packer | None
 ) -> Iterator[_Stop]:
     """Yield all stops of a walk through a compressed batch, which is unpacked one piece at a time."""
     walk = kernel.RecordWalk(batch.record_count, batch.base_timestamp, earliest, latest, wants_keys)
+    walk.size_max = bytes_max
     for piece in batch.pieces(max_frames=FRAMES_MAX):
         if packer is not None:
             packer.add(piece)
@@ -294,7 +302,8 @@ def _walk(
     if not is_stamped and config.message_timestamp_type != LOG_APPEND_TIME:
         earliest, latest = timestamp_bounds(config, now_ms)
     if payload is None:
-        stops = _stops_in_pieces(batch, earliest, latest, config.is_compact, packer)
+        bytes_max = config.max_decompressed_message_bytes
+        stops = _stops_in_pieces(batch, earliest, latest, config.is_compact, bytes_max, packer)
     else:
         stops = _stops(payload, batch, earliest, latest, config.is_compact)
     errors: dict[int, str] = {}

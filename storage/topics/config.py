@@ -2,7 +2,7 @@
 
 `LogConfig` is both the table of topic options (`TOPIC_OPTIONS`) and the typed object that the log, the cleaner and
 retention read. It is immutable: a change of configuration replaces the object, and takes effect from the next append, roll or
-clean pass on. Names, defaults and bounds are Apache Kafka 4.3.1's.
+clean pass on. Names, defaults and bounds are Apache Kafka's.
 """
 
 import dataclasses
@@ -45,6 +45,8 @@ _DAY_MS = 24 * _HOUR_MS
 _MIB = 1 << 20
 
 SEGMENT_BYTES_MIN = _MIB
+RECORD_BYTES_MAX = 2**31 - 9
+"""Largest array of Apache Kafka's JVM."""
 
 _REPLICA = re.compile(r"[0-9]+:[0-9]+")
 _THROTTLED_REPLICAS = Check(
@@ -179,6 +181,14 @@ class LogConfig:
         "Age of an uncompacted record at which its log becomes eligible for cleaning regardless of its dirty ratio;"
         " also limits how long the active segment of a compacted log stays active.",
         "log.cleaner.max.compaction.lag.ms",
+    )
+    max_decompressed_message_bytes: int = option(
+        _INT,
+        RECORD_BYTES_MAX,
+        between(1, RECORD_BYTES_MAX),
+        "Maximum size of a record in a compressed batch, unpacked. A batch with a larger one is refused; a log with one is not"
+        " cleaned. In any case, a batch may unpack to at most 128 MiB.",
+        "max.decompressed.message.bytes",
     )
     max_message_bytes: int = option(
         _INT,

@@ -1,4 +1,4 @@
-"""Decisions of Ottla's authorizer compared with those of Apache Kafka 4.3.1's own class, on random ACLs.
+"""Decisions of Ottla's authorizer compared with those of Apache Kafka's own class, on random ACLs.
 
 Each set of ACLs is small and has few names, principals and hosts, so that they overlap: prefixes of one another, `*` in each of
 its meanings, denials within allowed names. For each set some decisions are compared, among them those about any resource of a

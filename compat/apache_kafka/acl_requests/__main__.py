@@ -1,4 +1,4 @@
-"""Requests about ACLs and delegation tokens, good and bad ones, to Ottla and to Apache Kafka 4.3.1: equal answers.
+"""Requests about ACLs and delegation tokens, good and bad ones, to Ottla and to Apache Kafka: equal answers.
 
 Both have the same users, who log in by SASL PLAIN. Both treat every client of the plain listener as a super user.
 """

@@ -1,4 +1,4 @@
-"""Invalid batches: Apache Kafka 4.3.1's answers and stored headers, compared with Ottla's.
+"""Invalid batches: Apache Kafka's answers and stored headers, compared with Ottla's.
 
 The batches of the table are sent over a bare socket, each on its own. Apache Kafka's answers are recorded (`--record`) in
 `tests/storage/data/bad_batches.json`, which `tests/storage/produce/test_bad_batches.py` checks without a socket. Intended

@@ -82,6 +82,9 @@ TOPICS: dict[str, dict[str, str]] = {
     "stamping": {"message.timestamp.type": "LogAppendTime"},
     "bounded": {"message.timestamp.before.max.ms": str(HOUR_MS), "message.timestamp.after.max.ms": "1000"},
     "packing": {"compression.type": "lz4"},
+    "fitting": {"max.decompressed.message.bytes": "157"},  # the longest record of ROWS
+    "short": {"max.decompressed.message.bytes": "156"},
+    "packing-short": {"compression.type": "lz4", "max.decompressed.message.bytes": "156"},
 }
 
 
@@ -181,6 +184,11 @@ CASES: dict[str, Case] = {
     "packing: offsets with a hole": Case(_numbered(0, 1, 5).records, topic="packing"),
     "packing: a record longer than its fields": Case(_with(LENGTH_AT, varint(11)), topic="packing"),
     "packing: a max timestamp that is too small": Case(GOOD, topic="packing", max_timestamp_delta=0),
+    "fitting: a record as long as is allowed": Case(GOOD, topic="fitting"),
+    "short: a record that is too long": Case(GOOD, topic="short"),
+    "short: records that are not too long": Case(block(ROWS[:2]), topic="short", count=2),
+    "short: a record that claims to be too long": Case(_with(LENGTH_AT, varint(157)), topic="short"),
+    "packing-short: a record that is too long": Case(GOOD, topic="packing-short"),
 }
 CODECS: dict[str, int] = {"none": 0, "gzip": GZIP}
 

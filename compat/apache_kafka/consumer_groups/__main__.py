@@ -1,4 +1,4 @@
-"""Consumer groups of Ottla and of Apache Kafka 4.3.1, with the same random requests over the life of each group.
+"""Consumer groups of Ottla and of Apache Kafka, with the same random requests over the life of each group.
 
 Both brokers get each request and their answers are compared: ConsumerGroupHeartbeat of dynamic and static members that join,
 stay, give up partitions, leave, rejoin, send wrong epochs or claim partitions of others; subscriptions by name and by regular

@@ -1,4 +1,4 @@
-"""The cleaner compared with Apache Kafka 4.3.1's, batch for batch: the same history must leave the same log.
+"""The cleaner compared with Apache Kafka's, batch for batch: the same history must leave the same log.
 
 Kafka's side is recorded (`recorded/`, made by `record`), so only Ottla is needed here. With --live it is recorded
 again first, which needs java and Maven, and some minutes.

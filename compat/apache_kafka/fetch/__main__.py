@@ -1,4 +1,4 @@
-"""Fetches of Ottla and of Apache Kafka 4.3.1: the same records, the same answers, after the same time.
+"""Fetches of Ottla and of Apache Kafka: the same records, the same answers, after the same time.
 
 Both brokers have the same batches in the same segments and get the requests at the same moment. The suite compares error codes,
 offsets, aborted transactions, the bytes of whole batches of every partition, and the time: a difference of more than 20 ms is

@@ -1,4 +1,4 @@
-"""A group with members of both protocols, in Ottla and in Apache Kafka 4.3.1, with the same random requests.
+"""A group with members of both protocols, in Ottla and in Apache Kafka, with the same random requests.
 
 Both brokers get each request and their answers are compared: heartbeats of the consumer protocol; JoinGroup,
 SyncGroup, Heartbeat and LeaveGroup of the classic one; commits and fetches with all kinds of epochs; and admin

@@ -1,4 +1,4 @@
-"""Client quotas of Ottla and of Apache Kafka 4.3.1: the same requests, the same answers and the same waits."""
+"""Client quotas of Ottla and of Apache Kafka: the same requests, the same answers and the same waits."""
 
 import random
 import sys

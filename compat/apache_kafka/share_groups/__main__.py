@@ -1,4 +1,4 @@
-"""Share groups of Ottla and of Apache Kafka 4.3.1, with the same random requests over the life of each group (KIP-932).
+"""Share groups of Ottla and of Apache Kafka, with the same random requests over the life of each group (KIP-932).
 
 Both brokers get each request and their answers are compared. ShareFetch and ShareAcknowledge come from members that acquire,
 accept, release, reject, renew, and send invalid requests. Sessions begin, continue, end and are unknown. Members send

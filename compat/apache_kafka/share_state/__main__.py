@@ -1,4 +1,4 @@
-"""The states of share groups in one broker's files, taken over by the other: Apache Kafka 4.3.1 and Ottla by turns.
+"""The states of share groups in one broker's files, taken over by the other: Apache Kafka and Ottla by turns.
 
 A group's members acquire, accept, release and reject records, and hold some of them when their broker is stopped or killed.
 Apache Kafka's `kafka-dump-log` then prints `__share_group_state`, and the suite builds the states from it. The other broker

@@ -1,6 +1,6 @@
 """The Spark pipeline on Apache Kafka's directories: read, verified, compacted, snapshotted, and returned to it.
 
-Apache Kafka 4.3.1 writes compacted topics (all codecs, committed and aborted transactions, tombstones, headers, several
+Apache Kafka writes compacted topics (all codecs, committed and aborted transactions, tombstones, headers, several
 segments), one of which its own cleaner cleans. Spark reads the directory while the broker runs and after it has stopped, and
 must show the same records as a consumer. `verify` checks the topics that Apache Kafka has cleaned, alone and against a copy
 from before. `compact` takes the place of its cleaner, and Apache Kafka starts on the result.

@@ -1,4 +1,4 @@
-"""Streams groups of Ottla and of Apache Kafka 4.3.1, with the same random requests over the life of each group (KIP-1071).
+"""Streams groups of Ottla and of Apache Kafka, with the same random requests over the life of each group (KIP-1071).
 
 Both brokers get each request and their answers are compared. StreamsGroupHeartbeat comes from members that join, stay, give up
 tasks, leave, send wrong epochs, claim tasks of others, have other topologies, or ask for the end of the application.

@@ -14,11 +14,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...support.brokers.apache_kafka import VERSION, cache_dir, fetches
+from ...support.brokers.apache_kafka import cache_dir, fetches
 from ...support.suite import NotRunError
 
 HERE = Path(__file__).parent
 POM = HERE / "tests.pom.xml"
+VERSION = "4.3.1"
+"""The last release whose tests are on Maven Central; the POM has it too."""
 MAIN_CLASS = "org.junit.platform.console.ConsoleLauncher"
 NEEDS = "a JDK 17 or newer and Maven"
 

@@ -1,4 +1,4 @@
-"""The transaction APIs of Ottla and of Apache Kafka 4.3.1, with the same random requests, and the end of epochs.
+"""The transaction APIs of Ottla and of Apache Kafka, with the same random requests, and the end of epochs.
 
 Both brokers get each request and their answers are compared, at transaction.version 0, 1 and 2: every version of
 InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, DescribeTransactions and ListTransactions, from producers

@@ -1,4 +1,4 @@
-"""Clean passes compared with Apache Kafka 4.3.1's own cleaner and with a plain copy, in interleaved rounds of one run.
+"""Clean passes compared with Apache Kafka's own cleaner and with a plain copy, in interleaved rounds of one run.
 
 The figure is the CPU time of the cleaning thread on the same log bytes. Each pass gets links to them in a directory of its own,
 on tmpfs if it has room. The results of both are compared record by record. Then Ottla's pass alone: memory, instructions, and

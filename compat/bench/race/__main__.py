@@ -1,4 +1,4 @@
-"""The race: Apache Kafka 4.3.1, Ottla, kfake and librdkafka's mock cluster, in interleaved rounds; `make bench`.
+"""The race: Apache Kafka, Ottla, kfake and librdkafka's mock cluster, in interleaved rounds; `make bench`.
 
     python -m compat.bench.race [--rows NAME]... [--sides NAME]... [--rounds N] [--quick] [--write | --render]
 

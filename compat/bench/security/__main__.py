@@ -1,4 +1,4 @@
-"""TLS and SASL compared with Apache Kafka 4.3.1: the broker's cost of a gigabyte, a handshake and a login.
+"""TLS and SASL compared with Apache Kafka: the broker's cost of a gigabyte, a handshake and a login.
 
 Both are measured in interleaved rounds of one run. librdkafka is the client of both, over four listeners of the same broker:
 plain, TLS (TLS 1.3, a certificate with a key on the curve P-256, no client certificate), and a SCRAM-SHA-256 login over either.

@@ -1,4 +1,4 @@
-"""Start and idle: from the command to the first successful produce, and idle memory; compared with Apache Kafka 4.3.1.
+"""Start and idle: from the command to the first successful produce, and idle memory; compared with Apache Kafka.
 
 Both start on an existing directory of their own (Apache Kafka's is formatted before). The produce is librdkafka's,
 to a topic that it creates by producing.

@@ -1,4 +1,4 @@
-"""Produce, fetch and round trips on the wire: Ottla compared with Apache Kafka 4.3.1, in interleaved rounds of one run.
+"""Produce, fetch and round trips on the wire: Ottla compared with Apache Kafka, in interleaved rounds of one run.
 
 librdkafka is the client of both. The client is the limit for small records, so the main figure is the broker's
 CPU time per GB; throughput is reported as well. One-record round trips go over a bare socket, acks=1, after 2 000

@@ -23,7 +23,7 @@ from ..clients.raw import has_brokers
 from ..suite import NotRunError
 from .process import START_TIMEOUT_S, BrokerProcess, free_port
 
-VERSION, METADATA_VERSION = "4.3.1", "4.3-IV0"
+VERSION, METADATA_VERSION = "4.4.0", "4.4-IV2"
 HERE = Path(__file__).parent
 POM = HERE / "apache_kafka.pom.xml"
 LOG4J = HERE / "log4j2.yaml"

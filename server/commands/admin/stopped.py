@@ -71,7 +71,7 @@ def compact_stopped(
         config.open(store.catalog)
         manager = CleanerManager(files, store.logs.logs)
         manager.correct_checkpoints(store.logs.data_dirs)
-        cleaner = new_cleaner(CleanerSettings.from_config(config.current)._replace(threads=1))
+        cleaner = new_cleaner(CleanerSettings.from_config(config)._replace(threads=1))
         rows = tuple(_Compacting(manager, cleaner, clock, log, force).run(rolls=roll or force) for log in logs)
     except ValueError as error:
         raise ControlError(Kind.CONFLICT, f"{data_dirs} cannot be cleaned: {error}") from error

@@ -46,6 +46,17 @@ def test_a_result_reports_counts_and_files() -> None:
     assert sorted(first.files) == [f"{0:020}{kind}" for kind in (".index", ".log", ".timeindex")]
 
 
+@pytest.mark.parametrize("checkpoint", [0, 1, 2], ids=["dirty", "across the border", "clean"])
+def test_a_compressed_record_that_is_larger_than_the_topic_allows_is_refused(checkpoint: int) -> None:
+    log = make_log()
+    append(log, ("a", "v" * 50), ("b", "1"), codec=1)
+    append(log, ("a", "2"), roll=True)
+    log.config = replace(log.config, max_decompressed_message_bytes=56)
+    plan = make_plan(stored(log), data_dir="/data", checkpoint=checkpoint, now_ms=2_000, secret=SECRET)
+    with pytest.raises(CorruptSourceError, match=r"a record is larger than max\.decompressed\.message\.bytes=56"):
+        compact_locally(plan, source_files=log.files, files=log.files)
+
+
 def test_a_second_run_does_nothing() -> None:
     files, plan = planned()
     results = compact_locally(plan, source_files=files, files=files)

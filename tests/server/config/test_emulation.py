@@ -19,6 +19,7 @@ from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.records import batches
 from ottla.server.broker.broker import Broker
 from ottla.server.broker.supervisor import run_supervisor
 from ottla.server.config.emulation import RELEASES, release_of
@@ -27,7 +28,8 @@ from ottla.server.config.properties import parse_server_properties
 from ottla.server.config.static_config import static_config
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.topics.config import ConfigError
-from support.broker.conversation import address
+from support.broker.compacting import QUICK, VALUE, alter, create_compacted, let_clean
+from support.broker.conversation import address, fetch, produce
 from support.broker.raw_client import RawClient
 from support.noted import each_case
 
@@ -218,6 +220,24 @@ async def in_thread(broker: Broker, what: Callable[[RawClient], Any]) -> Any:
             return what(client)
 
     return await trio.to_thread.run_sync(ask)
+
+
+@pytest.mark.parametrize(("emulate", "ends"), [(None, {0, 2}), ("4.3", {0, 1, 2}), ("4.0", {0, 1, 2})])
+def test_kafka_20452_the_cleaner_of_an_old_broker_keeps_the_last_batch_of_what_it_cleaned(
+    emulate: str | None, ends: set[int], tmp_path: Path
+) -> None:
+    with ottla.Broker(tmp_path, overrides=QUICK, emulate=emulate) as broker, RawClient(*address(broker)) as client:
+        create_compacted(client, "t", cleanup_policy="delete")
+        for key in ("a", None, "b"):  # each in a segment of its own
+            assert produce(client, "t", (key, VALUE)).error_code == ErrorCode.NONE
+        alter(client, "t", cleanup_policy="compact")
+        let_clean(broker)
+        found = set()
+        for offset in range(3):
+            records = fetch(client, "t", offset).records
+            assert isinstance(records, bytes | memoryview)
+            found |= {batch.last_offset for batch in batches(records)}
+        assert found == ends
 
 
 def test_an_embedded_broker_can_emulate_an_old_one(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import weakref
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -290,6 +291,24 @@ def test_the_codec_of_a_batch_survives_a_change_of_the_topics() -> None:
     assert [each.codec for each in all_batches(log)] == [4, 0]
 
 
+@pytest.mark.parametrize("first_dirty", [0, 4], ids=["in the dirty part", "below it"])
+def test_a_pass_refuses_a_compressed_record_that_is_larger_than_the_topic_allows(first_dirty: int) -> None:
+    log = make_log()
+    for codec in (0, 1):
+        append(log, ("a", "v" * 50), ("b", "1"), codec=codec)
+    append(log, ("a", "2"), ("b", "2"), roll=True)
+    log.config = replace(log.config, max_decompressed_message_bytes=56)
+    before = contents(log)
+    with pytest.raises(
+        CorruptRecordError, match=r"last offset 3: a record is larger than max\.decompressed\.message\.bytes=56"
+    ):
+        clean(log, first_dirty)
+    assert contents(log) == before
+    log.config = replace(log.config, max_decompressed_message_bytes=57)
+    clean(log, first_dirty)
+    assert offsets(log) == [4, 5]
+
+
 def test_timestamps_beyond_64_bits_become_the_values_that_clients_read() -> None:
     records = [(0, 2**63 - 1, b"a", b"1", ()), (1, 2**63 + 9, b"b", b"1", ()), (2, 5, b"c", b"1", ())]
     made = build_batch(records, max_timestamp=2**63 - 1)
@@ -304,11 +323,8 @@ def test_timestamps_beyond_64_bits_become_the_values_that_clients_read() -> None
 
 
 @pytest.mark.scenario(34)
-def test_kafka_17076_the_last_batch_of_the_round_is_kept_as_a_header() -> None:
-    """Otherwise the log would end earlier after a restart.
-
-    The batch is the one below the upper offset of the pass, whatever the high watermark is (KAFKA-20452 came after 4.3.1).
-    """
+def test_kafka_17076_the_last_batch_below_the_high_watermark_stays_as_a_bare_header() -> None:
+    """Otherwise the log would end earlier after a restart."""
     log = make_log(cleanup_policy=("delete",))
     append(log, ("a", "1"))
     append(log, (None, "x"), (None, "y"), timestamp=7_000, roll=True)
@@ -319,6 +335,20 @@ def test_kafka_17076_the_last_batch_of_the_round_is_kept_as_a_header() -> None:
     assert (last.base_timestamp, last.max_timestamp, last.codec) == (-1, 7_000, 0)
     assert last.is_crc_valid()
     assert reopen(log).log_end_offset == 3
+
+
+@pytest.mark.scenario(34)
+@pytest.mark.parametrize(("keeps_range_end", "ends"), [(False, [0, 3]), (True, [0, 2, 3])], ids=["4.4.0", "up to 4.3"])
+def test_kafka_20452_a_batch_before_others_stays_as_a_bare_header_only_in_older_releases(
+    keeps_range_end: bool, ends: list[int]
+) -> None:
+    log = make_log(cleanup_policy=("delete",))
+    append(log, ("a", "1"))
+    append(log, (None, "x"), (None, "y"), roll=True)
+    append(log, ("b", "1"))
+    end, _ = clean(log, keeps_range_end=keeps_range_end)
+    assert (end, batch_ends(log)) == (3, ends)
+    assert reopen(log).log_end_offset == 4
 
 
 @pytest.mark.scenario(6)

@@ -66,6 +66,29 @@ def clean_twice(log: Log, first_dirty: int) -> int:
     return clean_at(log, first_dirty, LATER_MS)
 
 
+@pytest.mark.parametrize("keeps_range_end", [False, True], ids=["4.4.0", "up to 4.3"])
+def test_kafka_20452_a_marker_gets_its_horizon_a_pass_earlier_if_no_bare_header_of_its_data_stays(
+    keeps_range_end: bool,
+) -> None:
+    log = make_log()
+    one, two = transactional(log, 1, 2)
+    one.write("a")
+    log.roll(NOW_MS)
+    two.write("b")  # open: the first pass ends before it
+    one.abort()
+    one.write("c")
+    end, _ = clean(log, now_ms=NOW_MS, keeps_range_end=keeps_range_end)
+    assert (end, offsets(log)) == (1, [1, 2, 3])
+    assert batch_ends(log) == ([0, 1, 2, 3] if keeps_range_end else [1, 2, 3])
+    two.commit()
+    one.commit()
+    log.roll(NOW_MS)
+    end, _ = clean(log, end, now_ms=NOW_MS, keeps_range_end=keeps_range_end)
+    horizons = {each.base_offset: each.delete_horizon_ms for each in all_batches(log) if each.is_control}
+    assert horizons[2] == (None if keeps_range_end else NOW_MS + DAY_MS)
+    assert aborted(log) == ([(1, 0, 2)] if keeps_range_end else [])
+
+
 @pytest.mark.scenario(8)
 def test_kafka_5196_aborted_data_is_removed_at_once_and_supersedes_nothing() -> None:
     log = make_log()

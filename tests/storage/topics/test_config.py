@@ -50,6 +50,8 @@ def test_a_text_is_parsed_to_its_value(name: str, text: str, value: object) -> N
         ("segment.bytes", "1e7", "INT"),
         ("segment.bytes", "٣", "INT"),
         ("segment.bytes", "2147483648", "INT"),
+        ("max.decompressed.message.bytes", "0", "1"),
+        ("max.decompressed.message.bytes", "2147483640", "2147483639"),
         ("retention.ms", "9223372036854775808", "LONG"),
         ("retention.ms", "-2", "-1"),
         ("min.cleanable.dirty.ratio", "1.01", "between 0 and 1"),

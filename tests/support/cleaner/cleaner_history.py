@@ -149,6 +149,8 @@ class _Maker:
             config["holes"] = self._holes()
         length = rng.choice((10, 20, 20, 30, 30, 50, 50, 120))
         steps = [rng.choices(self._kinds, self._weights)[0]() for _ in range(length)]
+        if rng.random() < 0.3:
+            config["keeps_range_end"] = True
         return History([*steps, Step("clean", seal=True)], **config)
 
     def _holes(self) -> tuple[tuple[int, ...], ...]:

@@ -1,7 +1,7 @@
 """A plain model of a clean pass: the reference for the real cleaner.
 
 `test_cleaner_model` runs random histories through both and compares every batch. The model follows the rules of Apache
-Kafka 4.3.1's cleaner, whose outcomes `test_cleaner_scenarios` lists. It holds whole logs in lists and searches them
+Kafka 4.4.0's cleaner, whose outcomes `test_cleaner_scenarios` lists. It holds whole logs in lists and searches them
 every time, so nothing here is fast, and nothing depends on how the real cleaner works.
 """
 
@@ -105,6 +105,9 @@ class ModelPass:
 
 class CleanedLog(ModelLog):
     """A log that can be cleaned."""
+
+    keeps_range_end = False
+    """Whether the last batch of each cleaned range stays, as up to Apache Kafka 4.3; else the one at the high watermark."""
 
     def first_dirty(self, checkpoint: int | None) -> int:
         if checkpoint is None or not self.log_start <= checkpoint <= self.log_end:
@@ -290,7 +293,8 @@ class CleanedLog(ModelLog):
         done.removed.update(why for why in whys if why)
         kept = [record for record, why in zip(batch.records, whys, strict=True) if not why]
         if not kept:
-            return emptied(batch) if self._is_last_of_producer(batch) or batch.last + 1 == upper else None
+            kept_end = upper if self.keeps_range_end else self.log_end
+            return emptied(batch) if self._is_last_of_producer(batch) or batch.last + 1 == kept_end else None
         horizon = batch.horizon
         if horizon is None and (is_unneeded if batch.is_control else any(record.value is None for record in kept)):
             horizon = min(now + self.config.delete_retention_ms, 2**63 - 1)

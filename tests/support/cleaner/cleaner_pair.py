@@ -28,8 +28,9 @@ from support.logs.make_log import clean, reopen
 class Pair(LogPair):
     """A real log and its model, under the cleaner; see the module."""
 
-    def __init__(self, **config: Any) -> None:
+    def __init__(self, *, keeps_range_end: bool = False, **config: Any) -> None:
         super().__init__(**config)
+        self.model.keeps_range_end = keeps_range_end
         self.checkpoint: int | None = None
         """The cleaner's checkpoint of this log; None if it was lost."""
         self.met: Counter[str] = Counter()
@@ -95,6 +96,7 @@ class Pair(LogPair):
                 now_ms=self.now_ms,
                 max_entries=max_entries,
                 io_buffer_bytes=io_buffer_bytes,
+                keeps_range_end=self.model.keeps_range_end,
                 checkpoint=checkpoint,
             )
         except AbortedError:

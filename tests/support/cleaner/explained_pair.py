@@ -173,7 +173,12 @@ class ExplainedPair(Pair):
     def _dry(self, to_clean: LogToClean, max_entries: int | None, io_buffer_bytes: int) -> DryPass:
         operations = len(self.files.operations)
         slots = 1 << 20 if max_entries is None else max(2, max_entries)
-        cleaner = Cleaner(dedupe_buffer_bytes=slots * BYTES_PER_SLOT, load_factor=1.0, io_buffer_bytes=io_buffer_bytes)
+        cleaner = Cleaner(
+            dedupe_buffer_bytes=slots * BYTES_PER_SLOT,
+            load_factor=1.0,
+            io_buffer_bytes=io_buffer_bytes,
+            keeps_range_end=self.model.keeps_range_end,
+        )
         if max_entries is not None:
             cleaner.max_entries = max_entries
         found = [

@@ -210,6 +210,7 @@ def clean(
     max_entries: int | None = None,
     upper_offset: int | None = None,
     io_buffer_bytes: int = 1 << 19,
+    keeps_range_end: bool = False,
     checkpoint: Callable[[int], None] = lambda _: None,
 ) -> tuple[int, CleanStats]:
     """Run one pass from `first_dirty_offset` on, due or not; return the next first dirty offset and the statistics.
@@ -217,10 +218,16 @@ def clean(
     Args:
         max_entries: Size of the map in keys; by default more than the log can have.
         upper_offset: A segment's base at which the pass ends, if below the bounds that the log itself sets.
+        keeps_range_end: As of `Cleaner`.
     """
     # With a limit the map's table is as small as possible: as many slots as keys.
     slots = 1 << 20 if max_entries is None else max(2, max_entries)
-    cleaner = Cleaner(dedupe_buffer_bytes=slots * BYTES_PER_SLOT, load_factor=1.0, io_buffer_bytes=io_buffer_bytes)
+    cleaner = Cleaner(
+        dedupe_buffer_bytes=slots * BYTES_PER_SLOT,
+        load_factor=1.0,
+        io_buffer_bytes=io_buffer_bytes,
+        keeps_range_end=keeps_range_end,
+    )
     if max_entries is not None:
         cleaner.max_entries = max_entries
     to_clean = measure(log, first_dirty_offset, now_ms)

@@ -27,6 +27,7 @@ def stored_topic(
     policy: str = "compact",
     topic_id: bytes | None = None,
     more: Sequence[tuple[str, str]] = (),
+    seals: bool = False,
     **configs: str,
 ) -> Path:
     """Write two partitions; return the data directory.
@@ -37,6 +38,7 @@ def stored_topic(
     Args:
         topic_id: 16 bytes, for `partition.metadata`. None: without that file.
         more: Keys and values.
+        seals: Roll partition 0 at the end: its active segment is empty.
     """
     data_dir = directory / "data"
     logs = [_log(data_dir, partition) for partition in range(PARTITIONS)]
@@ -48,7 +50,7 @@ def stored_topic(
     aborting.abort()
     append(logs[0], ("a", "2"), ("b", None))
     logs[0].roll(1_000)
-    append(logs[0], ("d", "1"), ("a", "3"))
+    append(logs[0], ("d", "1"), ("a", "3"), roll=seals)
     append(logs[1], ("a", "p1"), roll=True)
     append(logs[1], ("a", "p1 again"), roll=True)
     append(logs[1], ("e", "1"), *more)
