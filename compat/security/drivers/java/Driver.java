@@ -3,8 +3,10 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.BufferedReader;
 import java.io.IOException;
+import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -14,6 +16,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Properties;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.CompletionException;
@@ -76,7 +79,6 @@ import org.apache.kafka.common.security.oauthbearer.OAuthBearerToken;
 import org.apache.kafka.common.security.oauthbearer.OAuthBearerTokenCallback;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
-import org.apache.kafka.common.utils.AppInfoParser;
 
 /** Apache Kafka's own clients, a line at a time: reads and answers as README.md says. */
 public class Driver {
@@ -108,12 +110,23 @@ public class Driver {
         System.exit(0); // clients that are left would wait for a broker that has gone
     }
 
+    /** The clients' version, from their jar: the class that reads it is another one in each release. */
+    static String version() {
+        Properties found = new Properties();
+        try (InputStream in = KafkaConsumer.class.getResourceAsStream("/kafka/kafka-version.properties")) {
+            found.load(in);
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+        return found.getProperty("version");
+    }
+
     static ObjectNode answer(ObjectNode asked, Map<JsonNode, Session> sessions) {
         ObjectNode answer = JSON.createObjectNode();
         String name = asked.get("action").asText();
         if (name.equals("actions")) {
             ACTIONS.keySet().forEach(answer.putArray("actions")::add);
-            return answer.put("client", "Apache Kafka's clients " + AppInfoParser.getVersion());
+            return answer.put("client", "Apache Kafka's clients " + version());
         }
         if (!ACTIONS.containsKey(name)) {
             return told(answer, "unsupported", "", name);
