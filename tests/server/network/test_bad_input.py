@@ -63,7 +63,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(client: Raw
     client.send_bytes(framed(header(18, 99, correlation_id=77)))
     answer = client.receive_frame()
     assert struct.unpack_from(">ih", answer) == (77, ErrorCode.UNSUPPORTED_VERSION)
-    assert struct.unpack_from(">ihhh", answer, 6) == (1, 18, 0, 4)
+    assert struct.unpack_from(">ihhh", answer, 6) == (1, 18, 0, 5)
     assert client.ask(MetadataRequest(topics=None)).error_code == ErrorCode.NONE
 
 

@@ -42,7 +42,7 @@ def run(broker: ottla.Broker, directory: Path, *command: str, user: str = "nobod
         ("topics delete t", "TOPIC_AUTHORIZATION_FAILED: topic 't'"),
         ("topics status t", "TOPIC_AUTHORIZATION_FAILED: topic 't'"),
         ("configs describe topic:t", "TOPIC_AUTHORIZATION_FAILED: Topic authorization failed."),
-        ("configs alter broker:0 num.io.threads=1", "CLUSTER_AUTHORIZATION_FAILED: Cluster authorization failed."),
+        ("configs alter broker:0 num.io.threads=1", "CLUSTER_AUTHORIZATION_FAILED: broker '0'"),
         ("groups describe g", "GROUP_AUTHORIZATION_FAILED: group 'g'"),
         ("groups delete g", "GROUP_AUTHORIZATION_FAILED: group 'g'"),
         ("groups reset g --to beginning", "GROUP_AUTHORIZATION_FAILED: group 'g'"),
