@@ -36,12 +36,14 @@ def answered(
     request: StreamsGroupHeartbeatRequest,
     before: object,
     interval_ms: int,
+    offsets_interval_ms: int,
 ) -> HeartbeatResult:
     """Return the answer after a transition. If the transition changed endpoints, count that in the group.
 
     Args:
         before: The earlier group of that name: this one, a classic one that it replaced, or None.
         interval_ms: Interval in which the member must send heartbeats.
+        offsets_interval_ms: Interval in which the member sends the offsets of its warm-up tasks.
     """
     member = transition.member
     is_lost = _has_others(group, member, transition.claim)
@@ -60,6 +62,7 @@ def answered(
         member_id=member.member_id,
         member_epoch=member.epoch,
         heartbeat_interval_ms=interval_ms,
+        task_offset_interval_ms=offsets_interval_ms,
         status=tuple(_statuses(group, transition)),
         active_tasks=active,
         standby_tasks=standby,

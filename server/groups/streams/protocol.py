@@ -182,6 +182,7 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
                 member_id=member.member_id,
                 member_epoch=member.epoch,
                 heartbeat_interval_ms=self._settings.of_group(group.group_id, "streams.heartbeat.interval.ms"),
+                task_offset_interval_ms=self._settings.of_group(group.group_id, "streams.task.offset.interval.ms"),
                 endpoint_information_epoch=group.endpoint_epoch,
             )
         )
@@ -249,8 +250,11 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         if request.shutdown_application and kept.shutdown_by is None:
             log.info("group %s: member %s requests a shutdown of the application", kept.group_id, old.member_id)
             kept.shutdown_by = old.member_id
-        interval_ms = self._settings.of_group(kept.group_id, "streams.heartbeat.interval.ms")
-        return answered(kept, transition, request, known, interval_ms)
+        heartbeat_ms, offsets_ms = (
+            self._settings.of_group(kept.group_id, f"streams.{name}.interval.ms")
+            for name in ("heartbeat", "task.offset")
+        )
+        return answered(kept, transition, request, known, heartbeat_ms, offsets_ms)
 
     def _group_for(
         self, shard: GroupShard, request: StreamsGroupHeartbeatRequest, changes: list[Change | ReadyChange]
