@@ -80,7 +80,9 @@ ROWS = {
         lives.recovery,
     ),
     "partitions": Kind(
-        "Partitions", "A topic of the given number of partitions on a fresh broker; then a clean stop and a start.", lives.partitions
+        "Partitions",
+        "A topic of the given number of partitions on a fresh broker; then a clean stop and a start.",
+        lives.partitions,
     ),
 }
 
