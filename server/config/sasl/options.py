@@ -74,10 +74,18 @@ class SaslOptions:
         _INT, 30, None, "Maximum clock difference to the token issuer.", update=_FIXED
     )
     sasl_oauthbearer_expected_audience: tuple[str, ...] = option(
-        _LIST, (), None, "Accepted audiences (aud) of tokens; required.", update=_FIXED
+        _LIST,
+        (),
+        None,
+        "Accepted audiences (aud) of tokens; required unless sasl.oauthbearer.allow.unverified.audience is set.",
+        update=_FIXED,
     )
     sasl_oauthbearer_expected_issuer: str | None = option(
-        _STRING, None, None, "Accepted issuer (iss) of tokens; required.", update=_FIXED
+        _STRING,
+        None,
+        None,
+        "Accepted issuer (iss) of tokens; required unless sasl.oauthbearer.allow.unverified.issuer is set.",
+        update=_FIXED,
     )
     sasl_oauthbearer_jwks_endpoint_refresh_ms: int = option(
         _LONG, 3_600_000, None, "Interval at which the key set is loaded again.", update=_FIXED

@@ -1,4 +1,4 @@
-"""Configs that clients may set on topics and brokers. Expected values are the answers of an Apache Kafka 4.3.1 broker."""
+"""Configs that clients may set on topics and brokers. Expected values are the answers of an Apache Kafka broker."""
 
 from typing import Any
 

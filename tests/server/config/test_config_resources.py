@@ -1,4 +1,4 @@
-"""Configs as clients see them. Expected values are the answers of an Apache Kafka 4.3.1 broker."""
+"""Configs as clients see them. Expected values are the answers of an Apache Kafka broker."""
 
 import pytest
 
