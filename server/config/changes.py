@@ -14,7 +14,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.topics.config import TOPIC_OPTIONS, ConfigError, LogConfig
 from ...storage.topics.options import Option, OptionType, UpdateMode, format_value
 from .broker_config import BrokerConfig, ConfigSource, Texts
-from .group_configs import GROUP_OPTIONS, check_group_configs
+from .group_configs import check_group_configs
 from .options.known_options import BROKER_OPTIONS, find_option
 from .options.quota_options import PER_LISTENER as CONNECTION_LIMITS
 
@@ -94,14 +94,14 @@ def alter_group(config: BrokerConfig, texts: Texts, changes: Iterable[ConfigChan
     Raises:
         KafkaError: INVALID_CONFIG, or INVALID_REQUEST for changes that contradict themselves.
     """
-    changed = _apply(texts, changes, GROUP_OPTIONS.get, config)
+    changed = _apply(texts, changes, lambda _: None, config)  # In Apache Kafka, none of these is a list.
     check_group_configs(config, changed)
     return changed
 
 
 def alter_client_metrics(config: BrokerConfig, texts: Texts, changes: Iterable[ConfigChange]) -> dict[str, str]:
     """Return the configs of a client metrics subscription after `changes`, as `alter_group`. Their meaning is not checked."""
-    return _apply(texts, changes, lambda _: None, config)  # In Apache Kafka, none of these is a list either.
+    return _apply(texts, changes, lambda _: None, config)  # None of these is one either.
 
 
 def alter_broker(
@@ -127,6 +127,7 @@ def alter_broker(
         new = with_layer(config, level, changed)
         _check_threads(config.log_cleaner_threads, new.log_cleaner_threads)
         _check_connections(changed, new)
+        _check_tiers(config.log_defaults, new.log_defaults)
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
     return changed
@@ -167,6 +168,26 @@ def _check_connections(changed: Texts, new: BrokerConfig) -> None:
             raise ConfigError(
                 f"Invalid value 0 for configuration {name}: must be at least 1 while the broker is running"
             )
+
+
+def _check_tiers(present: LogConfig, wanted: LogConfig) -> None:
+    """Raise if the defaults of tiered logs contradict each other. As in Apache Kafka, a start may set such values."""
+    if present == wanted:
+        return
+    for unit in ("ms", "bytes"):
+        retention, local, lag = (
+            getattr(wanted, f"{what}_{unit}") for what in ("retention", "local_retention", "remote_copy_lag")
+        )
+        if retention > -1 and local == -1:
+            rule = f"Value must not be -1 as log.retention.{unit} value is set as {retention}."
+            raise BROKER_OPTIONS[f"log.local.retention.{unit}"].error(str(local), rule)
+        if -1 < retention < local:
+            rule = f"Value must not be more than log.retention.{unit} property value: {retention}"
+            raise BROKER_OPTIONS[f"log.local.retention.{unit}"].error(str(local), rule)
+        effective = retention if local == -2 else local
+        if 0 <= effective < lag:
+            rule = f"Value must not exceed log.local.retention.{unit} (effective value: {effective})"
+            raise BROKER_OPTIONS[f"log.remote.copy.lag.{unit}"].error(str(lag), rule)
 
 
 def _check_threads(present: int, wanted: int) -> None:

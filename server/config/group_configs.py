@@ -7,33 +7,76 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...storage.topics.options import Check, ConfigError, Option, OptionType, Value, one_of
+from ...storage.topics.options import Check, ConfigError, Option, OptionType, Value, at_least, one_of
 from .broker_config import BrokerConfig, Texts
-from .options.group_options import LATEST, is_reset
+from .options.group_options import LATEST, STICKY, has_twice, is_reset
 from .options.known_options import BROKER_OPTIONS
 
-_OF_THE_BROKER = (
-    "consumer.assignment.interval.ms",
-    "consumer.heartbeat.interval.ms",
-    "consumer.session.timeout.ms",
-    "share.assignment.interval.ms",
-    "share.delivery.count.limit",
-    "share.heartbeat.interval.ms",
-    "share.partition.max.record.locks",
-    "share.record.lock.duration.ms",
-    "share.session.timeout.ms",
-    "streams.assignment.interval.ms",
-    "streams.heartbeat.interval.ms",
-    "streams.initial.rebalance.delay.ms",
-    "streams.num.standby.replicas",
-    "streams.session.timeout.ms",
-)
-"""Group configs whose default is a broker option with the prefix `group.`."""
+ASSIGNOR = "streams.assignor.name"
+DEAD_LETTERS = "errors.deadletterqueue.topic.name"
+RACK_TAGS = "streams.rack.aware.assignment.tags"
+
+_OF_THE_BROKER = {
+    name: f"group.{name}"
+    for name in (
+        "consumer.assignment.interval.ms",
+        "consumer.assignor.offload.enable",
+        "consumer.heartbeat.interval.ms",
+        "consumer.session.timeout.ms",
+        "share.assignment.interval.ms",
+        "share.assignor.offload.enable",
+        "share.delivery.count.limit",
+        "share.heartbeat.interval.ms",
+        "share.partition.max.record.locks",
+        "share.record.lock.duration.ms",
+        "share.session.timeout.ms",
+        "streams.acceptable.recovery.lag",
+        "streams.assignment.interval.ms",
+        "streams.assignor.offload.enable",
+        "streams.heartbeat.interval.ms",
+        "streams.initial.rebalance.delay.ms",
+        "streams.num.standby.replicas",
+        "streams.num.warmup.replicas",
+        RACK_TAGS,
+        "streams.session.timeout.ms",
+        "streams.task.offset.interval.ms",
+    )
+}
+"""Group configs whose type and default are those of a broker option, by name -> that option."""
+
+_CHECKS = {
+    "share.delivery.count.limit": at_least(2),
+    "share.partition.max.record.locks": at_least(100),
+    "share.record.lock.duration.ms": at_least(1000),
+}
+"""Checks of group configs whose broker option also has a highest value: that of the config is another option of the broker."""
+
+DEFAULT_FROM = {**_OF_THE_BROKER, ASSIGNOR: "group.streams.assignors"}
+"""Group configs whose default is the value of a broker option, by name -> that option."""
 
 GROUP_OPTIONS: dict[str, Option] = {
     option.name: option
     for option in (
-        *(BROKER_OPTIONS[f"group.{name}"]._replace(name=name) for name in _OF_THE_BROKER),
+        *(
+            BROKER_OPTIONS[broker]._replace(name=name, check=_CHECKS.get(name, BROKER_OPTIONS[broker].check))
+            for name, broker in _OF_THE_BROKER.items()
+        ),
+        Option(
+            "errors.deadletterqueue.copy.record.enable",
+            OptionType.BOOLEAN,
+            False,
+            doc="Whether the dead letter queue of a share group gets whole records. No effect in Ottla: share groups have no"
+            " dead letter queue.",
+            acts=False,
+        ),
+        Option(
+            DEAD_LETTERS,
+            OptionType.STRING,
+            "",
+            doc="Topic that is the dead letter queue of a share group; empty: none. No effect in Ottla: share groups have no"
+            " dead letter queue.",
+            acts=False,
+        ),
         Option(
             "share.auto.offset.reset",
             OptionType.STRING,
@@ -54,9 +97,10 @@ GROUP_OPTIONS: dict[str, Option] = {
             True,
             doc="Whether members of a share group may extend the acquisition lock of a record.",
         ),
+        Option(ASSIGNOR, OptionType.STRING, STICKY, doc="Assignor of tasks to the members of a streams group."),
     )
 }
-"""Every group config of Apache Kafka 4.3.1, by name."""
+"""Every group config of Apache Kafka 4.4.0, by name."""
 
 _KINDS = ("consumer.", "share.", "streams.")
 _HEARTBEAT, _SESSION = "heartbeat.interval.ms", "session.timeout.ms"
@@ -86,13 +130,15 @@ def check_group_configs(config: BrokerConfig, texts: Texts) -> GroupConfig:
             close = get_close_matches(name[:_CHARS_LIKE], GROUP_OPTIONS, n=1)
             hint = f"; did you mean {close[0]}?" if close else ""
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {name}{hint}")
+        if name == RACK_TAGS and has_twice(text):
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name} must not contain duplicate tag keys.")
         try:
             value = GROUP_OPTIONS[name].parse(text)
         except ConfigError as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
-        if name in _OF_THE_BROKER:
-            assert isinstance(value, int)
-            _check_bounds(config, name, value)
+        rule = _broken(config, name, value)
+        if rule:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, rule)
         values[name] = value
     for kind in _KINDS:
         if any(name.startswith(kind) for name in values):
@@ -106,25 +152,39 @@ def check_group_configs(config: BrokerConfig, texts: Texts) -> GroupConfig:
     return GroupConfig(dict(texts), values)
 
 
-_BOUNDS = {
-    "streams.initial.rebalance.delay.ms": (None, None),
-    "streams.num.standby.replicas": (None, "group.streams.max.standby.replicas"),
-}
-"""Broker options of the lowest and the highest value, for configs whose bounds have other names or do not exist."""
+_RANGES = (
+    *(f"{kind}{what}" for kind in _KINDS for what in (_HEARTBEAT, _SESSION, "assignment.interval.ms")),
+    "share.delivery.count.limit",
+    "share.partition.max.record.locks",
+    "share.record.lock.duration.ms",
+)
+_MINIMA = ("streams.task.offset.interval.ms",)
+_MAXIMA = ("streams.num.standby.replicas", "streams.num.warmup.replicas")
+"""Group configs that broker options `group.….min.…` and `group.….max.…`, or one of these, bound."""
 
 
-def _check_bounds(config: BrokerConfig, name: str, value: int) -> None:
+def _broken(config: BrokerConfig, name: str, value: Value) -> str | None:
+    """Return the rule that a value breaks, in Apache Kafka's words."""
+    if name == ASSIGNOR and value not in config.group_streams_assignors:
+        registered = ", ".join(config.group_streams_assignors)
+        shown = str(value)[:_CHARS_LIKE]
+        return f"{name} '{shown}' is not a registered task assignor. Registered assignors are: [{registered}]."
+    if name == DEAD_LETTERS and str(value).startswith("__"):
+        return f"{name}: DLQ topic name must not start with '__'"
+    least = _bound(config, name, "min") if name in _RANGES + _MINIMA else None
+    most = _bound(config, name, "max") if name in _RANGES + _MAXIMA else None
+    if not isinstance(value, int) or ((least is None or least <= value) and (most is None or value <= most)):
+        return None
+    if least is None:
+        return f"{name} must be less than or equal to {most}"
+    if most is None:
+        return f"{name} must be greater than or equal to {least}"
+    return f"{name} must be in the range {least} to {most} inclusive."
+
+
+def _bound(config: BrokerConfig, name: str, which: str) -> int:
+    """Return the value of the broker option that is the lowest (`min`) or highest (`max`) value of a group config."""
     kind, _, rest = name.partition(".")
-    lowest, highest = _BOUNDS.get(name, (f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"))
-    if lowest is not None and value < (least := _number(config, lowest)):
-        told = f"{name} must be greater than or equal to {lowest}"
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{told}: {value} is less than {least}")
-    if highest is not None and value > (most := _number(config, highest)):
-        told = f"{name} must be less than or equal to {highest}"
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{told}: {value} is more than {most}")
-
-
-def _number(config: BrokerConfig, name: str) -> int:
-    value = config.value(name)
+    value = config.value(f"group.{kind}.{which}.{rest.removeprefix('num.')}")
     assert isinstance(value, int)
     return value

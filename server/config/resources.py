@@ -10,7 +10,7 @@ from enum import IntEnum
 from ...storage.topics.config import TOPIC_OPTIONS, ConfigError
 from ...storage.topics.options import Option, OptionType, UpdateMode, format_value
 from .broker_config import NO_TEXTS, BrokerConfig, ConfigSource, Texts
-from .group_configs import GROUP_OPTIONS
+from .group_configs import DEFAULT_FROM, GROUP_OPTIONS
 from .options.known_options import BROKER_OPTIONS, find_option
 from .options.quota_options import DYNAMIC_ONLY
 
@@ -97,13 +97,13 @@ def describe_group(
     """Return the configs of a group with these texts set; the defaults of the others are the broker's `group.…` options."""
     entries = []
     for name, option in GROUP_OPTIONS.items():
-        if names and name not in names:
+        of_broker = DEFAULT_FROM.get(name, "")
+        if not (_is_wanted(option, texts, names) or (config.is_set(of_broker) and (not names or name in names))):
             continue
-        of_broker = BROKER_OPTIONS.get(f"group.{name}")
         synonyms = (
-            [ValueSource(name, format_value(option.default), ConfigSource.DEFAULT)]
-            if of_broker is None
-            else list(_broker_synonyms(config, of_broker))
+            list(_broker_synonyms(config, BROKER_OPTIONS[of_broker]))
+            if of_broker
+            else [ValueSource(name, format_value(option.default), ConfigSource.DEFAULT)]
         )
         if name in texts:
             synonyms.insert(0, ValueSource(name, _normal(option, texts[name]), ConfigSource.GROUP))

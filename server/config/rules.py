@@ -7,6 +7,7 @@ from itertools import chain
 from typing import Any
 
 from ...storage.topics.options import Value, format_value
+from .options.group_options import has_twice
 from .options.known_options import BROKER_OPTIONS
 
 # Pairs of options of which the first must not be less than the second.
@@ -23,6 +24,8 @@ _NOT_LESS = (
         for high, low in (("max.", ""), ("", "min."))
     ),
     ("group.streams.max.standby.replicas", "group.streams.num.standby.replicas"),
+    ("group.streams.max.warmup.replicas", "group.streams.num.warmup.replicas"),
+    ("group.streams.task.offset.interval.ms", "group.streams.min.task.offset.interval.ms"),
 )
 
 _DEDUPE_BUFFER_BYTES_MIN = 1 << 20
@@ -70,10 +73,14 @@ def _broken_of_groups(options: Any) -> Iterator[tuple[str, Value, str]]:
     for high, low in _NOT_LESS:
         if value_of(high) < value_of(low):
             yield high, value_of(high), f"must be greater than or equal to {low}={value_of(low)}"
-    for kind in ("consumer", "share"):
+    for kind in ("consumer", "share", "streams"):
         heartbeat, session = f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.session.timeout.ms"
         if value_of(heartbeat) >= value_of(session):
             yield heartbeat, value_of(heartbeat), f"must be less than {session}={value_of(session)}"
+    tags = "group.streams.rack.aware.assignment.tags"
+    text = next((texts[tags] for _, texts in options.layers if tags in texts), "")
+    if has_twice(text):
+        yield tags, text, "must not contain duplicate tag keys"
     if options.group_min_session_timeout_ms > options.group_max_session_timeout_ms:
         bound = f"must not exceed group.max.session.timeout.ms={options.group_max_session_timeout_ms}"
         yield "group.min.session.timeout.ms", options.group_min_session_timeout_ms, bound

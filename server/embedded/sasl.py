@@ -41,7 +41,8 @@ RENEWED_S = 5.0
 broker's clock has been moved.
 """
 
-ISSUER = "ottla"
+ISSUER = AUDIENCE = "ottla"
+"""Claims of the tokens that a broker of `ottla.Broker` issues, and accepts."""
 _KEY_ID = "1"
 
 
@@ -70,6 +71,7 @@ class Issuer:
         now_s = now_ms / 1000
         claims = {
             "iss": ISSUER,
+            "aud": AUDIENCE,
             "sub": user,
             "iat": min(now_s, now_s + lifetime_s),
             "exp": now_s + lifetime_s,
@@ -247,6 +249,7 @@ class TestTokenIssuer:
             "sasl.enabled.mechanisms": OAUTHBEARER,
             "sasl.oauthbearer.jwks.endpoint.url": f"file:{quote(self._files.write_file('keys.json', self._issuer.jwks))}",
             "sasl.oauthbearer.expected.issuer": ISSUER,
+            "sasl.oauthbearer.expected.audience": AUDIENCE,
             "sasl.oauthbearer.clock.skew.seconds": "0",
         }
 

@@ -67,6 +67,7 @@ class GroupSettings:
     group_streams_max_size: int
     group_streams_num_standby_replicas: int
     group_streams_session_timeout_ms: int
+    group_streams_task_offset_interval_ms: int
     offset_metadata_max_bytes: int
     """Maximum length, in fact in characters, as Kafka counts them."""
     offsets_retention_minutes: int
@@ -99,6 +100,7 @@ class GroupSettings:
             group_streams_max_size=config.group_streams_max_size,
             group_streams_num_standby_replicas=config.group_streams_num_standby_replicas,
             group_streams_session_timeout_ms=config.group_streams_session_timeout_ms,
+            group_streams_task_offset_interval_ms=config.group_streams_task_offset_interval_ms,
             offset_metadata_max_bytes=config.offset_metadata_max_bytes,
             offsets_retention_minutes=config.offsets_retention_minutes,
             offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,

@@ -110,6 +110,14 @@ class LogConfig:
         "Time that a compacted log keeps a tombstone after the first clean pass that has read it.",
         "log.cleaner.delete.retention.ms",
     )
+    errors_deadletterqueue_group_enable: bool = option(
+        _BOOLEAN,
+        False,
+        None,
+        "Whether the topic may be the dead letter queue of share groups. No effect in Ottla: share groups have no dead"
+        " letter queue.",
+        acts=False,
+    )
     file_delete_delay_ms: int = option(
         _LONG,
         _MINUTE_MS,
@@ -162,7 +170,7 @@ class LogConfig:
         _LONG,
         -2,
         at_least(-2),
-        "Size of the local part of a tiered log; stored and shown, tiered storage is not supported.",
+        "Size of the local part of a tiered log. No effect in Ottla: tiered storage is not supported.",
         "log.local.retention.bytes",
         acts=False,
     )
@@ -170,7 +178,7 @@ class LogConfig:
         _LONG,
         -2,
         at_least(-2),
-        "Age of the local part of a tiered log; stored and shown, tiered storage is not supported.",
+        "Age of the local part of a tiered log. No effect in Ottla: tiered storage is not supported.",
         "log.local.retention.ms",
         acts=False,
     )
@@ -243,11 +251,29 @@ class LogConfig:
     preallocate: bool = option(
         _BOOLEAN, False, None, "Reserve the disk space of a segment when it is created.", "log.preallocate"
     )
+    remote_copy_lag_bytes: int = option(
+        _LONG,
+        -1,
+        at_least(-1),
+        "Bytes of newer records from which on a segment is copied to remote storage; 0: at once, -1: from"
+        " local.retention.bytes. No effect in Ottla: tiered storage is not supported.",
+        "log.remote.copy.lag.bytes",
+        acts=False,
+    )
+    remote_copy_lag_ms: int = option(
+        _LONG,
+        0,
+        at_least(-1),
+        "Age from which on a segment is copied to remote storage; 0: at once, -1: from local.retention.ms. No effect in"
+        " Ottla: tiered storage is not supported.",
+        "log.remote.copy.lag.ms",
+        acts=False,
+    )
     remote_log_copy_disable: bool = option(
-        _BOOLEAN, False, None, "Stored and shown; tiered storage is not supported.", acts=False
+        _BOOLEAN, False, None, "No effect in Ottla: tiered storage is not supported.", acts=False
     )
     remote_log_delete_on_disable: bool = option(
-        _BOOLEAN, False, None, "Stored and shown; tiered storage is not supported.", acts=False
+        _BOOLEAN, False, None, "No effect in Ottla: tiered storage is not supported.", acts=False
     )
     remote_storage_enable: bool = option(_BOOLEAN, False, None, "Tiered storage; not supported, so true is rejected.")
     retention_bytes: int = option(

@@ -3,7 +3,7 @@
 Tokens of every kind are sent to listeners whose keys come from a file, over http and https, or that accept unsigned tokens.
 Others are malformed messages, and keys that change, are slow or are unavailable.
 
-`--record` writes Apache Kafka 4.3.1's answers next to this program. Without it the same is sent to Ottla over bare sockets, and
+`--record` writes Apache Kafka's answers next to this program. Without it the same is sent to Ottla over bare sockets, and
 each difference is a failure unless it is listed.
 """
 

@@ -142,6 +142,7 @@ OTHER_CLAIMS: dict[str, Made] = {
     "another issuer": _client(iss="https://elsewhere.test"),
     "an issuer that is a number": _client(iss=7),
     "an audience where none is expected": _client(aud="ottla"),
+    "an audience that is a number where none is expected": _client(aud=5),
     "an empty list of audiences": _client(aud=[]),
     "without the claim that names a user": _claims(aud=None),
     "without a subject": _client(sub=None),
@@ -160,7 +161,7 @@ OTHER_CLAIMS: dict[str, Made] = {
         USER, issued_s_ago=100, lives_s=120, nbf=int(time.time()) + 50, client="bob", aud=None
     ),
 }
-"""Tokens for the listener with other claims for user and scope, a clock skew of 100 s and no expected issuer or audience."""
+"""Tokens for the listener with other claims for user and scope, a clock skew of 100 s and any issuer or audience."""
 
 
 def _unsigned(**changed: Any) -> Made:

@@ -1,6 +1,6 @@
 """Broker options that Ottla acts on, and their typed values.
 
-Each is declared once, as a field of `BrokerOptions`; names, defaults and bounds are Apache Kafka 4.3.1's. Options that
+Each is declared once, as a field of `BrokerOptions`; names, defaults and bounds are Apache Kafka's. Options that
 only give topics their defaults are not declared again but derived from the topic options (`topic_default_options`).
 Kafka's other options are in `known_options.py`.
 """

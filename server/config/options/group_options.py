@@ -1,4 +1,4 @@
-"""The broker options of share groups and of streams groups. Names, defaults and bounds are Apache Kafka 4.3.1's."""
+"""The broker options of share groups and of streams groups. Names, defaults and bounds are Apache Kafka's."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 from ....storage.topics.options import MAX_INT, Check, OptionType, UpdateMode, at_least, between, option
 from .quota_options import QuotaOptions
+
+STICKY = "sticky"
+"""The assignor of tasks to the members of streams groups."""
 
 _INT = OptionType.INT
 _SHORT = OptionType.SHORT
@@ -143,6 +146,13 @@ class GroupOptions(QuotaOptions):  # a class with slots has one base
     group_streams_assignment_interval_ms: int = option(
         _INT, 1000, at_least(0), "Minimum time between two assignments of a streams group."
     )
+    group_streams_assignors: tuple[str, ...] = option(
+        OptionType.LIST,
+        (STICKY,),
+        Check(f"must be {STICKY}", (STICKY,).__eq__),
+        "Assignors of tasks to the members of streams groups; exactly one.",
+        update=_FIXED,
+    )
     group_streams_heartbeat_interval_ms: int = option(
         _INT, 5000, at_least(1), "Interval at which members of a streams group must send heartbeats.", update=_FIXED
     )
@@ -168,6 +178,9 @@ class GroupOptions(QuotaOptions):  # a class with slots has one base
     group_streams_max_standby_replicas: int = option(
         _INT, 2, at_least(0), "Maximum value of group.streams.num.standby.replicas.", update=_FIXED
     )
+    group_streams_max_warmup_replicas: int = option(
+        _INT, 20, at_least(0), "Maximum value of group.streams.num.warmup.replicas.", update=_FIXED, hidden=True
+    )
     group_streams_min_assignment_interval_ms: int = option(
         _INT, 0, at_least(0), "Minimum value of group.streams.assignment.interval.ms.", update=_FIXED
     )
@@ -177,8 +190,20 @@ class GroupOptions(QuotaOptions):  # a class with slots has one base
     group_streams_min_session_timeout_ms: int = option(
         _INT, 45_000, at_least(1), "Minimum value of group.streams.session.timeout.ms.", update=_FIXED
     )
+    group_streams_min_task_offset_interval_ms: int = option(
+        _INT, 15_000, at_least(1), "Minimum value of group.streams.task.offset.interval.ms.", update=_FIXED, hidden=True
+    )
     group_streams_num_standby_replicas: int = option(
         _INT, 0, at_least(0), "Number of standby replicas of each stateful task of a streams group.", update=_FIXED
+    )
+    group_streams_num_warmup_replicas: int = option(
+        _INT,
+        2,
+        at_least(0),
+        "No effect in Ottla: streams groups have no warm-up tasks.",
+        update=_FIXED,
+        acts=False,
+        hidden=True,
     )
     group_streams_session_timeout_ms: int = option(
         _INT,
@@ -187,6 +212,20 @@ class GroupOptions(QuotaOptions):  # a class with slots has one base
         "Time without heartbeats after which a member of a streams group is removed.",
         update=_FIXED,
     )
+    group_streams_task_offset_interval_ms: int = option(
+        _INT,
+        60_000,
+        at_least(1),
+        "Interval at which members of a streams group send the offsets of their warm-up tasks.",
+        update=_FIXED,
+        hidden=True,
+    )
+
+
+def has_twice(text: str) -> bool:
+    """Return whether a list has an item twice. Its value does not tell: parsing keeps each item once."""
+    items = [item.strip() for item in text.split(",")]
+    return len(set(items)) < len(items)
 
 
 EARLIEST, LATEST, BY_DURATION = "earliest", "latest", "by_duration"

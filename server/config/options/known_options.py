@@ -1,4 +1,4 @@
-"""Every broker option of Apache Kafka 4.3.1 by name, and which of them Ottla does not act on.
+"""Every broker option of Apache Kafka 4.4.0 by name, and which of them Ottla does not act on.
 
 The latter are accepted, checked as Kafka checks them, kept and shown; setting one at start gives a warning line. A row
 is
@@ -21,7 +21,10 @@ REASONS = (
         ("group.share.initialize.",),
         "the group coordinator retries the initialization of share states by itself",
     ),
+    (("errors.deadletterqueue.", "group.share.dlq."), "share groups have no dead letter queue"),
     (("group.share.persister.",), "states of share groups are stored by the broker's own coordinators"),
+    (("group.streams.acceptable.recovery.lag",), "streams groups have no warm-up tasks"),
+    (("group.streams.rack.aware.",), "standby tasks are not spread by the tags of clients"),
     (("share.coordinator.state.topic.compression.",), "coordinators write their records uncompressed"),
     (("remote.", "follower.fetch.last.tiered."), "tiered storage is not supported"),
     (
@@ -60,7 +63,10 @@ REASONS = (
     (
         (
             "background.threads",
+            "group.consumer.assignor.offload.",
             "group.coordinator.",
+            "group.share.assignor.offload.",
+            "group.streams.assignor.offload.",
             "num.io.",
             "num.network.",
             "queued.max.requests",
@@ -95,6 +101,7 @@ REASONS = (
             "client.quota.callback.",
             "config.providers",
             "create.topic.policy.",
+            "group.streams.topology.description.plugin.class",
             "principal.builder.",
             "sasl.client.callback.",
             "sasl.login.callback.",
@@ -191,14 +198,23 @@ controller.socket.timeout.ms INT read-only 30000
 create.topic.policy.class.name CLASS read-only -
 delete.records.purgatory.purge.interval.requests INT read-only 1
 early.start.listeners LIST read-only -
+errors.deadletterqueue.auto.create.topics.enable BOOLEAN cluster-wide false
+errors.deadletterqueue.topic.name.prefix STRING cluster-wide dlq.
 fetch.purgatory.purge.interval.requests INT read-only 1000
 follower.fetch.last.tiered.offset.enable BOOLEAN cluster-wide false
+group.consumer.assignor.offload.enable BOOLEAN cluster-wide,hidden true
 group.coordinator.append.linger.ms INT read-only -1 -1..
 group.coordinator.background.threads INT read-only 2 1..
 group.coordinator.cached.buffer.max.bytes INT cluster-wide 1048588 524288..
 group.coordinator.threads INT read-only 4 1..
+group.share.assignor.offload.enable BOOLEAN cluster-wide,hidden true
+group.share.dlq.manager.class.name STRING read-only,hidden org.apache.kafka.server.share.dlq.DefaultShareGroupDLQManager
 group.share.initialize.retry.interval.ms INT read-only,hidden 30000 1..
 group.share.persister.class.name STRING read-only,hidden org.apache.kafka.server.share.persister.DefaultStatePersister
+group.streams.acceptable.recovery.lag LONG read-only,hidden 10000 0..
+group.streams.assignor.offload.enable BOOLEAN cluster-wide,hidden true
+group.streams.rack.aware.assignment.tags LIST read-only ""
+group.streams.topology.description.plugin.class CLASS read-only -
 initial.broker.registration.timeout.ms INT read-only 60000
 internal.metadata.delete.delay.millis LONG read-only,hidden 60000
 internal.metadata.log.segment.bytes INT read-only,hidden -
@@ -324,7 +340,7 @@ unclean.leader.election.interval.ms LONG read-only,hidden 300000 1.."""
 BROKER_OPTIONS: dict[str, Option] = dict(
     sorted((ACTED_ON | {option.name: option for option in topic_default_options()} | known_options()).items())
 )
-"""Every broker option of Apache Kafka 4.3.1, by name."""
+"""Every broker option of Apache Kafka 4.4.0, by name."""
 
 PER_LISTENER = SECURITY_PER_LISTENER | QUOTAS_PER_LISTENER
 """Options that may have another value for one listener."""

@@ -1,6 +1,6 @@
 """Broker options of quotas, of connection limits, and of throttled moves between data directories and nodes.
 
-Names, defaults and bounds are Apache Kafka 4.3.1's.
+Names, defaults and bounds are Apache Kafka's.
 """
 
 from __future__ import annotations

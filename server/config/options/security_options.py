@@ -1,6 +1,6 @@
 """Broker options of listeners that authenticate their clients: `ssl.*` and related ones.
 
-Names, types, defaults, bounds and update modes are Apache Kafka 4.3.1's. Each applies to one listener as
+Names, types, defaults, bounds and update modes are Apache Kafka's. Each applies to one listener as
 `listener.name.NAME.OPTION` and without that prefix to all others (`BrokerConfig.listener_value`). Options that only a
 Java class or a connection between brokers could act on are declared with the reason why they have no effect here; a
 start that sets one warns with that reason.

@@ -29,8 +29,9 @@ class OauthConfig:
     url: str | None
     """URL of the keys that sign tokens, file: or http(s):; None: tokens are unsigned, and every client makes its own."""
     audience: tuple[str, ...] = ()
-    """A token must have one of these audiences; empty: any."""
+    """A token must have one of these audiences; empty: audiences are not checked."""
     issuer: str | None = None
+    """A token must have this issuer; None: issuers are not checked."""
     clock_skew_ms: int = 30_000
     subject_claim: str = "sub"
     """Claim with the user's name."""
@@ -85,10 +86,21 @@ def oauth_of(shown: str, value: Callable[[str], Any], jaas: Mapping[str, str], h
         _at_least(shown, f"{_JWKS}.{name}", value, minimum)
         for name, minimum in (("refresh.ms", 1), ("retry.backoff.ms", 0), ("retry.backoff.max.ms", 0))
     )
+    audience = value("sasl.oauthbearer.expected.audience")
+    issuer = value("sasl.oauthbearer.expected.issuer") or None
+    for what, expected, allowed in (
+        ("audience", audience, "sasl.oauthbearer.allow.unverified.audience"),
+        ("issuer", issuer, "sasl.oauthbearer.allow.unverified.issuer"),
+    ):
+        if not expected and not value(allowed):
+            raise ConfigError(
+                f"Missing configuration {shown}sasl.oauthbearer.expected.{what}: {what} of the tokens to accept; for tokens"
+                f" of any {what} set {allowed} to true"
+            )
     return OauthConfig(
         url,
-        value("sasl.oauthbearer.expected.audience"),
-        value("sasl.oauthbearer.expected.issuer"),
+        audience,
+        issuer,
         1000 * value("sasl.oauthbearer.clock.skew.seconds"),
         value("sasl.oauthbearer.sub.claim.name"),
         value("sasl.oauthbearer.scope.claim.name"),

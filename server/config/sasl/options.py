@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ....storage.topics.options import Check, OptionType, UpdateMode, option
 
+_BOOLEAN = OptionType.BOOLEAN
 _CLASS = OptionType.CLASS
 _INT = OptionType.INT
 _LIST = OptionType.LIST
@@ -55,14 +56,36 @@ class SaslOptions:
         "JAAS login modules with the users of PLAIN; for one listener and mechanism, or for several mechanisms.",
         update=_PER_BROKER,
     )
+    sasl_oauthbearer_allow_unverified_audience: bool = option(
+        _BOOLEAN,
+        False,
+        None,
+        "Whether sasl.oauthbearer.expected.audience may be empty; the audience (aud) of tokens is then not checked.",
+        update=_FIXED,
+    )
+    sasl_oauthbearer_allow_unverified_issuer: bool = option(
+        _BOOLEAN,
+        False,
+        None,
+        "Whether sasl.oauthbearer.expected.issuer may be missing; the issuer (iss) of tokens is then not checked.",
+        update=_FIXED,
+    )
     sasl_oauthbearer_clock_skew_seconds: int = option(
         _INT, 30, None, "Maximum clock difference to the token issuer.", update=_FIXED
     )
     sasl_oauthbearer_expected_audience: tuple[str, ...] = option(
-        _LIST, (), None, "Accepted audiences (aud) of tokens; empty: any.", update=_FIXED
+        _LIST,
+        (),
+        None,
+        "Accepted audiences (aud) of tokens; required unless sasl.oauthbearer.allow.unverified.audience is set.",
+        update=_FIXED,
     )
     sasl_oauthbearer_expected_issuer: str | None = option(
-        _STRING, None, None, "Required issuer (iss) of tokens.", update=_FIXED
+        _STRING,
+        None,
+        None,
+        "Accepted issuer (iss) of tokens; required unless sasl.oauthbearer.allow.unverified.issuer is set.",
+        update=_FIXED,
     )
     sasl_oauthbearer_jwks_endpoint_refresh_ms: int = option(
         _LONG, 3_600_000, None, "Interval at which the key set is loaded again.", update=_FIXED

@@ -17,8 +17,6 @@ from .member import StreamsMember, StreamsTasks
 from .records import rows_of
 from .transition import StreamsTransition
 
-TASK_OFFSET_INTERVAL_MS = 60_000
-"""Apache Kafka's default interval in which members report the offsets of their tasks."""
 ACCEPTABLE_RECOVERY_LAG = 10_000
 """Apache Kafka's default lag, in offsets, of a warm-up task that may become active."""
 
@@ -41,12 +39,14 @@ def answered(
     request: StreamsGroupHeartbeatRequest,
     before: object,
     interval_ms: int,
+    offsets_interval_ms: int,
 ) -> HeartbeatResult:
     """Return the answer after a transition. If the transition changed endpoints, count that in the group.
 
     Args:
         before: The earlier group of that name: this one, a classic one that it replaced, or None.
         interval_ms: Interval in which the member must send heartbeats.
+        offsets_interval_ms: Interval in which the member sends the offsets of its warm-up tasks.
     """
     member = transition.member
     is_lost = _has_others(group, member, transition.claim)
@@ -65,7 +65,7 @@ def answered(
         member_id=member.member_id,
         member_epoch=member.epoch,
         heartbeat_interval_ms=interval_ms,
-        task_offset_interval_ms=TASK_OFFSET_INTERVAL_MS,
+        task_offset_interval_ms=offsets_interval_ms,
         acceptable_recovery_lag=ACCEPTABLE_RECOVERY_LAG,
         status=tuple(_statuses(group, transition)),
         active_tasks=active,

@@ -29,7 +29,7 @@ from ..reconciled_protocol import ReconciledProtocol, assigning
 from ..records import Change, ReadyChange, records_of, write_record
 from ..settings import GroupSettings
 from . import records, targets
-from .answering import ACCEPTABLE_RECOVERY_LAG, TASK_OFFSET_INTERVAL_MS, HeartbeatResult, answered
+from .answering import ACCEPTABLE_RECOVERY_LAG, HeartbeatResult, answered
 from .describing import endpoints
 from .group import NO_OFFSETS, StreamsGroup
 from .member import LEAVE_EPOCH, StreamsMember, StreamsMemberState
@@ -184,7 +184,7 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
                 member_id=member.member_id,
                 member_epoch=member.epoch,
                 heartbeat_interval_ms=self._settings.group_value(group.group_id, "streams.heartbeat.interval.ms"),
-                task_offset_interval_ms=TASK_OFFSET_INTERVAL_MS,
+                task_offset_interval_ms=self._settings.group_value(group.group_id, "streams.task.offset.interval.ms"),
                 acceptable_recovery_lag=ACCEPTABLE_RECOVERY_LAG,
                 endpoint_information_epoch=group.endpoint_epoch,
             )
@@ -258,8 +258,11 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         if request.shutdown_application and kept.shutdown_by is None:
             log.info("group %s: member %s requests a shutdown of the application", kept.group_id, old.member_id)
             kept.shutdown_by = old.member_id
-        interval_ms = self._settings.group_value(kept.group_id, "streams.heartbeat.interval.ms")
-        return answered(kept, transition, request, known, interval_ms)
+        heartbeat_ms, offsets_ms = (
+            self._settings.group_value(kept.group_id, f"streams.{name}.interval.ms")
+            for name in ("heartbeat", "task.offset")
+        )
+        return answered(kept, transition, request, known, heartbeat_ms, offsets_ms)
 
     def _group_for(
         self, shard: GroupShard, request: StreamsGroupHeartbeatRequest, changes: list[Change | ReadyChange]

@@ -201,7 +201,7 @@ def test_assigned_replicas_are_kept_in_order_and_the_first_leads(tmp_path: Path)
 def test_the_response_returns_all_configs_of_the_topic_with_their_sources(client: RawClient) -> None:
     (row,) = create(client, wanted("t", configs={"retention.ms": "5000"}))
     configs = {config.name: config for config in row.configs}
-    assert len(configs) == 34
+    assert len(configs) == 37
     assert row.topic_config_error_code == ErrorCode.NONE
     own, default = configs["retention.ms"], configs["segment.bytes"]
     assert (own.value, own.config_source, own.read_only) == ("5000", ConfigSource.TOPIC, False)

@@ -61,8 +61,8 @@ def test_all_broker_options_of_kafka_are_known_once() -> None:
     assert not ACTED_ON.keys() & known
     assert not inherited & known
     assert not inherited & ACTED_ON.keys()
-    # Their names are compared in `test_every_option`; Apache Kafka describes as many of them.
-    assert sum(not option.hidden for option in BROKER_OPTIONS.values()) == 341
+    # Their names are compared in `test_every_option`; Apache Kafka 4.4.0 describes as many of them.
+    assert sum(not option.hidden for option in BROKER_OPTIONS.values()) == 350
 
 
 def test_defaults_of_all_options_pass_their_own_checks() -> None:
@@ -207,6 +207,18 @@ def test_the_migration_policy_determines_allowed_group_changes(
         ({"group.share.record.lock.duration.ms": "60001"}, ["group.share.record.lock.duration.ms=60001", "60000"]),
         ({"group.share.partition.max.record.locks": "99"}, ["99", "group.share.partition.max.record.locks"]),
         ({"group.share.assignors": "range"}, ["group.share.assignors", "must be simple"]),
+        (
+            {"group.streams.min.session.timeout.ms": "1", "group.streams.session.timeout.ms": "5000"},
+            ["group.streams.heartbeat.interval.ms", "less than group.streams.session.timeout.ms=5000"],
+        ),
+        ({"group.streams.num.warmup.replicas": "21"}, ["20", "group.streams.max.", "num.warmup.replicas=21"]),
+        (
+            {"group.streams.task.offset.interval.ms": "14999"},
+            ["14999", "greater than or equal to group.streams.min.task.offset.interval.ms=15000"],
+        ),
+        ({"group.streams.rack.aware.assignment.tags": "a, b,a"}, ["a, b,a", "must not contain duplicate tag keys"]),
+        ({"group.streams.assignors": ""}, ["group.streams.assignors", "must be sticky"]),
+        ({"group.streams.assignors": "sticky,x"}, ["sticky,x", "group.streams.assignors"]),
         ({"group.consumer.assignors": ""}, ["group.consumer.assignors", "uniform and range"]),
         ({"group.consumer.assignors": "sticky"}, ["sticky", "group.consumer.assignors"]),
         ({"group.consumer.migration.policy": "both"}, ["both", "group.consumer.migration.policy", "bidirectional"]),

@@ -1,4 +1,4 @@
-"""Configs that clients may set on topics and brokers. Expected values are the answers of an Apache Kafka 4.3.1 broker."""
+"""Configs that clients may set on topics and brokers. Expected values are the answers of an Apache Kafka broker."""
 
 from typing import Any
 
@@ -279,3 +279,43 @@ def test_a_change_for_all_nodes_is_checked_with_each_nodes_values() -> None:
     with pytest.raises(KafkaError) as error:
         alter_broker(broker, ALL_NODES, {}, [ConfigChange("log.cleaner.max.compaction.lag.ms", "3")])
     assert error.value.code == ErrorCode.INVALID_REQUEST
+
+
+WEEK_MS = 604_800_000
+
+
+@each_case(
+    "static, texts, told",
+    [
+        ({}, {"log.local.retention.ms": str(WEEK_MS)}, None),
+        ({}, {"log.local.retention.ms": str(WEEK_MS + 1)}, f"more than log.retention.ms property value: {WEEK_MS}"),
+        ({}, {"log.local.retention.ms": "-1"}, f"must not be -1 as log.retention.ms value is set as {WEEK_MS}."),
+        ({}, {"log.local.retention.ms": "-1", "log.retention.ms": "-1"}, None),
+        ({}, {"log.local.retention.bytes": "6"}, None),
+        ({}, {"log.local.retention.bytes": "6", "log.retention.bytes": "5"}, "log.retention.bytes property value: 5"),
+        ({}, {"log.remote.copy.lag.ms": str(WEEK_MS)}, None),
+        ({}, {"log.remote.copy.lag.ms": str(WEEK_MS + 1)}, f"log.local.retention.ms (effective value: {WEEK_MS})"),
+        ({}, {"log.remote.copy.lag.ms": str(WEEK_MS + 1), "log.retention.ms": "-1"}, None),
+        ({}, {"log.remote.copy.lag.ms": "20", "log.local.retention.ms": "10"}, "ms (effective value: 10)"),
+        ({}, {"log.remote.copy.lag.bytes": "20", "log.retention.bytes": "10"}, "bytes (effective value: 10)"),
+        ({}, {"log.remote.copy.lag.bytes": "20", "log.local.retention.bytes": "10"}, "bytes (effective value: 10)"),
+        # A start takes it; a change of another default of topics then does not.
+        ({"log.remote.copy.lag.bytes": "20", "log.local.retention.bytes": "10"}, {"max.connections": "5"}, None),
+        (
+            {"log.remote.copy.lag.bytes": "20", "log.local.retention.bytes": "10"},
+            {"log.retention.ms": "5"},
+            "bytes (effective value: 10)",
+        ),
+    ],
+)
+def test_defaults_of_tiered_logs_do_not_contradict_each_other(
+    static: dict[str, str], texts: dict[str, str], told: str | None
+) -> None:
+    changes = [ConfigChange(name, text) for name, text in texts.items()]
+    if told is None:
+        assert alter_broker(config(static), ALL_NODES, {}, changes) == texts
+        return
+    with pytest.raises(KafkaError) as error:
+        alter_broker(config(static), ALL_NODES, {}, changes)
+    assert error.value.code == ErrorCode.INVALID_REQUEST
+    assert error.value.message.endswith(told)

@@ -1,4 +1,4 @@
-"""Options of Apache Kafka 4.3.1: each has an effect, is refused, or is listed as one without; none is silently ignored."""
+"""Options of Apache Kafka 4.4.0: each has an effect, is refused, or is listed as one without; none is silently ignored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.server.config.options.known_options import BROKER_OPTIONS, find_optio
 from ottla.server.config.options.quota_options import DYNAMIC_ONLY
 from ottla.server.config.static_config import static_config, warnings_of
 from ottla.storage.topics.config import TOPIC_OPTIONS, ConfigError
-from ottla.storage.topics.options import Option, format_value
+from ottla.storage.topics.options import Option, OptionType, UpdateMode, format_value
 from support.noted import each_case
 
 ROOT = Path(__file__).parents[3]
@@ -56,8 +56,20 @@ IN_PIECES = {
 }
 """Options whose name the code puts together -> a piece of it."""
 
-ONE_VALUE = {"group.share.assignors", "principal.builder.class"}
+ONE_VALUE = {"group.share.assignors", "group.streams.assignors", "principal.builder.class"}
 """Options that accept only their default: every other value is refused, so no code reads them."""
+
+ONLY_CHECKED = {"group.streams.num.warmup.replicas", "group.streams.rack.aware.assignment.tags"}
+"""Options without effect that a rule between options reads."""
+
+MUST_BE_SET = {"controller.listener.names": "", "node.id": "0", "process.roles": "broker"}
+"""Options without a default in Apache Kafka -> the default here."""
+
+UPDATES = {
+    UpdateMode.READ_ONLY: "read-only",
+    UpdateMode.PER_BROKER: "per-broker",
+    UpdateMode.CLUSTER_WIDE: "cluster-wide",
+}
 
 INHERITED = {synonym.name: topic for topic in TOPIC_OPTIONS.values() for synonym in topic.synonyms}
 ACTING = sorted(name for name, option in BROKER_OPTIONS.items() if option.acts)
@@ -88,10 +100,36 @@ def is_read(option: Option) -> bool:
     return option.attribute in attributes() or option.name in names()
 
 
+OF_KAFKA_LINES = {line.partition(" ")[0]: line for line in OF_KAFKA.read_text().splitlines() if line[0] != "#"}
+
+
 def test_exactly_the_options_of_kafka_are_known() -> None:
-    lines = OF_KAFKA.read_text().splitlines()
-    of_kafka = {line for line in lines if not line.startswith("#")}
-    assert BROKER_OPTIONS.keys() == of_kafka | DYNAMIC_ONLY
+    assert BROKER_OPTIONS.keys() == OF_KAFKA_LINES.keys() | DYNAMIC_ONLY
+
+
+@each_case("name", list(OF_KAFKA_LINES))
+def test_type_update_and_default_are_those_of_kafka(name: str) -> None:
+    option = BROKER_OPTIONS[name]
+    _, *facts = OF_KAFKA_LINES[name].split(" ")
+    default = format_value(option.default)
+    if name in MUST_BE_SET:
+        assert (facts[2], default) == ("-", MUST_BE_SET[name])
+        default = "-"
+    shown = "-" if option.default is None else default or '""'
+    assert facts[:3] == [option.type.name, UPDATES[option.update] + ",hidden" * option.hidden, shown]
+
+
+@each_case("name", [name for name, line in OF_KAFKA_LINES.items() if ".." in line.split(" ")[-1]])
+def test_bounds_are_those_of_kafka(name: str) -> None:
+    option = BROKER_OPTIONS[name]
+    step = 0.1 if option.type is OptionType.DOUBLE else 1
+    low, _, high = OF_KAFKA_LINES[name].split(" ")[4].partition("..")
+    for text, beyond in ((low, -step), (high, step)):
+        if text:
+            edge = float(text) if option.type is OptionType.DOUBLE else int(text)
+            assert option.parse(str(edge)) == edge
+            with pytest.raises(ConfigError):
+                option.parse(str(edge + beyond))
 
 
 @each_case("name", ACTING)
@@ -113,7 +151,7 @@ def test_effective_options_are_read_somewhere(name: str) -> None:
 @each_case("name", LISTED)
 def test_options_listed_as_without_effect_are_never_read_and_cause_warnings(name: str) -> None:
     option = BROKER_OPTIONS[name]
-    assert not is_read(option)
+    assert is_read(option) == (name in ONLY_CHECKED)
     (line,) = warnings_of({name: format_value(option.default)})
     assert line.startswith(f"{name}: known to Kafka, but has no effect in Ottla")
 

@@ -35,6 +35,7 @@ NUMBERS = (OptionType.INT, OptionType.LONG, OptionType.DOUBLE)
 # In these options −1 has a meaning.
 MINUS_ONE_IS_FINE = {
     *("retention.ms", "retention.bytes", "local.retention.ms", "local.retention.bytes"),
+    *("remote.copy.lag.bytes", "remote.copy.lag.ms"),
     *("compression.gzip.level", "compression.zstd.level"),
 }
 REFUSED = [
@@ -44,6 +45,8 @@ REFUSED = [
     ("cleanup.policy", "foobar"),
     ("min.insync.replicas", "0"),
     ("local.retention.ms", "-3"),
+    ("remote.copy.lag.ms", "-2"),
+    ("remote.copy.lag.bytes", "-2"),
     ("local.retention.bytes", "-3"),
     ("compression.gzip.level", "-2"),
     ("compression.lz4.level", "-1"),

@@ -72,16 +72,17 @@ def listed(client: RawClient, *kinds: int, version: int = 1) -> list[str]:
 # (type, name, config, operation, value) -> code, and the beginning of the message
 REFUSED: list[tuple[int, str, str, int, str | None, ErrorCode, str]] = [
     (GROUP, "", SESSION, SET, "50000", REQUEST, "Default group resources are not allowed."),
-    (GROUP, "g", SESSION, SET, "1", CONFIG, f"{SESSION} must be greater than or equal to group.consumer.min.session"),
-    (GROUP, "g", SESSION, SET, "100000", CONFIG, f"{SESSION} must be less than or equal to group.consumer.max.session"),
-    (GROUP, "g", HEARTBEAT, SET, "1", CONFIG, f"{HEARTBEAT} must be greater than or equal to group.consumer.min.heart"),
-    (GROUP, "g", HEARTBEAT, SET, "16000", CONFIG, f"{HEARTBEAT} must be less than or equal to group.consumer.max.hear"),
-    (GROUP, "g", INTERVAL, SET, "16000", CONFIG, f"{INTERVAL} must be less than or equal to group.consumer.max.assign"),
+    (GROUP, "g", SESSION, SET, "1", CONFIG, f"{SESSION} must be in the range 45000 to 60000 inclusive."),
+    (GROUP, "g", SESSION, SET, "100000", CONFIG, f"{SESSION} must be in the range 45000 to 60000 inclusive."),
+    (GROUP, "g", HEARTBEAT, SET, "1", CONFIG, f"{HEARTBEAT} must be in the range 5000 to 15000 inclusive."),
+    (GROUP, "g", HEARTBEAT, SET, "16000", CONFIG, f"{HEARTBEAT} must be in the range 5000 to 15000 inclusive."),
+    (GROUP, "g", INTERVAL, SET, "16000", CONFIG, f"{INTERVAL} must be in the range 0 to 15000 inclusive."),
     (GROUP, "g", INTERVAL, SET, "-1", CONFIG, f"Invalid value -1 for configuration {INTERVAL}"),
     (GROUP, "g", SESSION, SET, "abc", CONFIG, f"Invalid value abc for configuration {SESSION}"),
     (GROUP, "g", SESSION, SET, "", CONFIG, f"Invalid value  for configuration {SESSION}"),
     (GROUP, "g", SESSION, SET, None, REQUEST, f"Null value not supported for : {SESSION}"),
     (GROUP, "g", SESSION, APPEND, "1", CONFIG, "APPEND and SUBTRACT require a list"),
+    (GROUP, "g", "streams.rack.aware.assignment.tags", APPEND, "a", CONFIG, "APPEND and SUBTRACT require a list"),
     (
         GROUP,
         "g",
@@ -91,15 +92,39 @@ REFUSED: list[tuple[int, str, str, int, str | None, ErrorCode, str]] = [
         CONFIG,
         "Unknown group config name: consumer.sesion.timeout.ms",
     ),
-    (GROUP, "g", "share.session.timeout.ms", SET, "5000", CONFIG, "share.session.timeout.ms must be greater than or"),
-    (GROUP, "g", "share.session.timeout.ms", SET, "60001", CONFIG, "share.session.timeout.ms must be less than or"),
+    (
+        GROUP,
+        "g",
+        "share.session.timeout.ms",
+        SET,
+        "5000",
+        CONFIG,
+        "share.session.timeout.ms must be in the range 45000 t",
+    ),
+    (
+        GROUP,
+        "g",
+        "share.session.timeout.ms",
+        SET,
+        "60001",
+        CONFIG,
+        "share.session.timeout.ms must be in the range 45000 t",
+    ),
     (GROUP, "g", "share.delivery.count.limit", SET, "1", CONFIG, "Invalid value 1 for configuration share.delivery"),
-    (GROUP, "g", "share.record.lock.duration.ms", SET, "1000", CONFIG, "share.record.lock.duration.ms must be greater"),
+    (GROUP, "g", "share.record.lock.duration.ms", SET, "1000", CONFIG, "share.record.lock.duration.ms must be in the"),
     (GROUP, "g", "share.auto.offset.reset", SET, "none", CONFIG, "Invalid value none for configuration share.auto.off"),
     (GROUP, "g", "share.auto.offset.reset", SET, "by_duration:-PT1S", CONFIG, "Invalid value by_duration:-PT1S for"),
     (GROUP, "g", "share.isolation.level", SET, "READ_COMMITTED", CONFIG, "Invalid value READ_COMMITTED for configura"),
     (GROUP, "g", "share.renew.acknowledge.enable", SET, "x", CONFIG, "Invalid value x for configuration share.renew"),
-    (GROUP, "g", "streams.num.standby.replicas", SET, "3", CONFIG, "streams.num.standby.replicas must be less than or"),
+    (
+        GROUP,
+        "g",
+        "streams.num.standby.replicas",
+        SET,
+        "3",
+        CONFIG,
+        "streams.num.standby.replicas must be less than or equal to 2",
+    ),
     (
         GROUP,
         "g",
@@ -109,7 +134,15 @@ REFUSED: list[tuple[int, str, str, int, str | None, ErrorCode, str]] = [
         CONFIG,
         "Invalid value -1 for configuration streams.num.st",
     ),
-    (GROUP, "g", "streams.session.timeout.ms", SET, "60001", CONFIG, "streams.session.timeout.ms must be less than or"),
+    (
+        GROUP,
+        "g",
+        "streams.session.timeout.ms",
+        SET,
+        "60001",
+        CONFIG,
+        "streams.session.timeout.ms must be in the range 45000",
+    ),
     (
         GROUP,
         "g",
@@ -117,7 +150,7 @@ REFUSED: list[tuple[int, str, str, int, str | None, ErrorCode, str]] = [
         SET,
         "1",
         CONFIG,
-        "streams.heartbeat.interval.ms must be greater than",
+        "streams.heartbeat.interval.ms must be in the range 5000",
     ),
     (
         GROUP,
@@ -247,7 +280,7 @@ def test_configs_of_groups_and_subscriptions_survive_restarts_except_invalid_one
     assert "50000" not in (tmp_path / CATALOG_FILE).read_text()
     (line,) = (record.getMessage() for record in caplog.records if "group g" in record.getMessage())
     assert line.startswith(
-        "stored configs of group g ignored: consumer.session.timeout.ms must be less than or equal to"
+        "stored configs of group g ignored: consumer.session.timeout.ms must be in the range 45000 to 46000"
     )
 
 

@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ottla.protocol.apis import APIS
+from ottla.server.config.group_configs import GROUP_OPTIONS
 from ottla.server.config.options.known_options import BROKER_OPTIONS, REASONS
 from ottla.server.handlers import CONTROLLER_KEYS
 from ottla.server.handlers.api_versions import OF_METRICS
+from ottla.storage.topics.config import TOPIC_OPTIONS
 
 DOCS = Path(__file__).parents[3] / "docs"
 APIS_PAGE = DOCS / "apis.md"
@@ -46,14 +48,15 @@ def options_page() -> str:
 
 def _options() -> Iterator[str]:
     yield "# Options without effect\n"
-    yield "These broker options of Apache Kafka 4.3.1 have no effect in Ottla. They are accepted, checked as in Apache Kafka, and shown. A"
-    yield "log line names each one that is set. `cd tests && python -m support.broker.reference_pages` makes this page from the broker's own tables.\n"
+    yield "These options of Apache Kafka 4.4.0 have no effect in Ottla. They are accepted, checked as in Apache Kafka, and shown. A log"
+    yield "line names each broker option that is set. `cd tests && python -m support.broker.reference_pages` makes this page from the broker's own tables.\n"
     yield "| why | options |"
     yield "|---|---|"
     reasons: dict[str, list[str]] = {reason: [] for _, reason in REASONS}
-    for option in BROKER_OPTIONS.values():
-        if not option.acts:
-            reasons.setdefault(why(option.doc), []).append(f"`{option.name}`")
+    for options, of in ((BROKER_OPTIONS, ""), (TOPIC_OPTIONS, " (topic)"), (GROUP_OPTIONS, " (group)")):
+        for option in options.values():
+            if not option.acts:
+                reasons.setdefault(why(option.doc), []).append(f"`{option.name}`{of}")
     for reason, names in reasons.items():
         if names:
             yield f"| {reason} | {', '.join(names)} |"

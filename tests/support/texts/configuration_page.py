@@ -19,7 +19,7 @@ INTRODUCTION = """\
 # Profiles and configuration
 
 This page lists every option with its default and bounds. `ottla describe-config NAME` shows the same for one option. Names, defaults and
-bounds are Apache Kafka 4.3.1's. Options that are accepted without having an effect are on
+bounds are Apache Kafka 4.4.0's. Options that are accepted without having an effect are on
 [another page](options-without-effect.md), each with the reason.
 
 The value of an option comes from the first of these sources that sets it: run time for one broker, run time for all brokers,
@@ -63,12 +63,11 @@ def _topics() -> Iterator[str]:
 
 def _groups() -> Iterator[str]:
     yield "## Groups\n"
-    yield "These options belong to one consumer group (`ottla configs alter group:ID NAME=VALUE`). The broker's options `group.…` bound them.\n"
+    yield "These options belong to one group (`ottla configs alter group:ID NAME=VALUE`). The broker's options `group.…` bound them.\n"
     yield "| option | type | default | bounds | what it does |"
     yield "|---|---|---|---|---|"
     for option in _acting(GROUP_OPTIONS.values()):
-        if option.name.startswith("consumer."):
-            yield f"| {_first(option)} | {_cell(option.doc)} |"
+        yield f"| {_first(option)} | {_cell(option.doc)} |"
     yield ""
 
 

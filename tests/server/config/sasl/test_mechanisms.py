@@ -51,6 +51,10 @@ def test_session_lifetimes_of_the_mechanism_precede_general_ones() -> None:
         assert config(**set_).sasl["OUT"].mechanisms["PLAIN"].max_reauth_ms == expected
 
 
+EXPECTED_AUDIENCE, EXPECTED_ISSUER = "sasl.oauthbearer.expected.audience", "sasl.oauthbearer.expected.issuer"
+ANY_AUDIENCE, ANY_ISSUER = "sasl.oauthbearer.allow.unverified.audience", "sasl.oauthbearer.allow.unverified.issuer"
+KEYS = {MECHANISMS: "OAUTHBEARER", "sasl.oauthbearer.jwks.endpoint.url": "file:/keys"}
+
 REFUSED = {
     "GSSAPI is not supported": (
         {MECHANISMS: "PLAIN,GSSAPI"},
@@ -100,6 +104,14 @@ REFUSED = {
         },
         "com.example.Validator for .*: Java classes are not supported; must be one of",
     ),
+    "tokens of any audience": (
+        KEYS | {EXPECTED_ISSUER: "i", ANY_ISSUER: "true"},
+        r"Missing configuration listener.name.out.oauthbearer.sasl.oauthbearer.expected.audience: .* set .*unverified.audience",
+    ),
+    "tokens of any issuer": (
+        KEYS | {EXPECTED_AUDIENCE: "a", EXPECTED_ISSUER: " "},
+        "expected.issuer: .*set sasl.oauthbearer.allow.unverified.issuer to true",
+    ),
     "a principal builder": ({"principal.builder.class": "com.example.Builder"}, "must be the default"),
 }
 
@@ -110,6 +122,28 @@ def test_unsupported_options_are_refused(texts: dict[str, str], told: str) -> No
         config(**texts)
     assert "hunter2" not in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@each_case(
+    "texts, audience, issuer",
+    [
+        ({EXPECTED_AUDIENCE: "a, b", EXPECTED_ISSUER: "i"}, ("a", "b"), "i"),
+        ({ANY_AUDIENCE: "true", EXPECTED_ISSUER: "i"}, (), "i"),
+        ({EXPECTED_AUDIENCE: "a", ANY_ISSUER: "true", EXPECTED_ISSUER: ""}, ("a",), None),
+        ({EXPECTED_AUDIENCE: "a", EXPECTED_ISSUER: "i", ANY_AUDIENCE: "true", ANY_ISSUER: "true"}, ("a",), "i"),
+        (
+            {f"listener.name.out.{ANY_AUDIENCE}": "true", f"listener.name.out.oauthbearer.{ANY_ISSUER}": "true"},
+            (),
+            None,
+        ),
+    ],
+)
+def test_audience_and_issuer_of_tokens_are_named_or_may_be_any(
+    texts: dict[str, str], audience: tuple[str, ...], issuer: str | None
+) -> None:
+    oauth = config(**KEYS, **texts).sasl["OUT"].mechanisms["OAUTHBEARER"].oauth
+    assert oauth is not None
+    assert (oauth.audience, oauth.issuer) == (audience, issuer)
 
 
 def test_without_any_option_the_error_names_the_required_one() -> None:

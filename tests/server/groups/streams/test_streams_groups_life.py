@@ -9,6 +9,7 @@ import pytest
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.streams_group_heartbeat import Endpoint, TaskOffset, TopicPartition
+from ottla.server.config.group_configs import GroupConfig
 from ottla.server.coordination.jobs import A_PIECE
 from ottla.server.groups.streams.configured import StatusCode
 from support.groups.consumer_groups import raised
@@ -40,6 +41,12 @@ def test_the_first_member_gets_all_tasks() -> None:
     assert active(answer) == {"0": {0, 1, 2, 3}}
     assert statuses(answer) == {}
     assert groups.table().state_name == "Stable"
+
+
+def test_members_are_told_how_often_to_send_offsets_of_tasks() -> None:
+    settings = {"groups": {"g": GroupConfig({}, {"streams.task.offset.interval.ms": 20_000})}}
+    assert StreamsGroups(orders=4, settings=settings).enter("a").task_offset_interval_ms == 20_000
+    assert StreamsGroups(orders=4).enter("a").task_offset_interval_ms == 60_000
 
 
 def test_an_unchanged_member_receives_no_tasks() -> None:

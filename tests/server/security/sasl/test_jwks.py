@@ -389,6 +389,8 @@ def oauth(url: str, overrides: Mapping[str, str] | None = None, /, **options: st
             "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
             "sasl.enabled.mechanisms": "OAUTHBEARER",
             f"{prefix}url": url,
+            "sasl.oauthbearer.allow.unverified.audience": "true",
+            "sasl.oauthbearer.allow.unverified.issuer": "true",
             **{prefix + name.replace("_", "."): value for name, value in options.items()},
             **(overrides or {}),
         }
