@@ -16,7 +16,7 @@ OPTION = re.compile(r"^\s*(?:\* )?(?:-\w, )?(--[a-z][\w.-]*[a-z0-9])(?=[\s,=]|$)
 CHANCE = re.compile(r"^\[\d{4}-.*\n|(?<=-)\d{3,}", re.MULTILINE)
 """Lines of a log, and ids that a tool draws."""
 PLAYS = 2
-"""A list can lack lines that a broker has not seen yet: of so many plays, the one with fewer differences counts."""
+"""A list can lack lines that a broker has not seen yet: of several plays, the one with fewer differences counts."""
 
 
 def tools(old: str, new: str) -> Table:

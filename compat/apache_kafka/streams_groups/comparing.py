@@ -33,7 +33,7 @@ def compared(step: Step, ottla: Side, kafka: Side, *, is_new: bool) -> tuple[Ans
     """Return Apache Kafka's answer, Ottla's, and the number of repeated requests to Apache Kafka.
 
     Of a new group Apache Kafka does not show what the topology makes of the topics (../DIFFERENCES.md).
-    Of what goes on behind its answers (deleted offsets) Apache Kafka may have done less so far; to look changes nothing.
+    Apache Kafka may not have finished work that follows its answers yet (deleted offsets); to look changes nothing.
     """
     given = ottla.given.get(step.member, NO_TASKS) if isinstance(step, Beat) else None
     ours, theirs = ottla.ask(step), kafka.ask(step)

@@ -45,7 +45,7 @@ def cluster_of(client: RawClient) -> str:
 
 
 @pytest.mark.parametrize("emulate", [None, "4.4"])
-def test_another_cluster_or_node_is_told_to_a_client(tmp_path: Path, emulate: str | None) -> None:
+def test_a_client_of_another_cluster_or_node_must_rebootstrap(tmp_path: Path, emulate: str | None) -> None:
     overrides = {
         "process.roles": "broker,controller",
         "controller.listener.names": "CONTROLLER",

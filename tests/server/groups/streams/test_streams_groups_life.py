@@ -43,7 +43,7 @@ def test_the_first_member_gets_all_tasks() -> None:
     assert groups.table().state_name == "Stable"
 
 
-def test_members_are_told_how_often_to_send_offsets_of_tasks() -> None:
+def test_members_receive_the_interval_of_their_task_offsets() -> None:
     settings = {"groups": {"g": GroupConfig({}, {"streams.task.offset.interval.ms": 20_000})}}
     assert StreamsGroups(orders=4, settings=settings).enter("a").task_offset_interval_ms == 20_000
     assert StreamsGroups(orders=4).enter("a").task_offset_interval_ms == 60_000
