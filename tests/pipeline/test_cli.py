@@ -347,7 +347,7 @@ def test_bad_options_give_exit_code_1(line: list[str], text: str, capsys: pytest
 
 
 OF_THE_LINE = {"command", "master", "conf", "json", "quiet", "html", "on_corrupt", "drop_originals", "forget"}
-"""What the command line does itself."""
+"""Work of the command line itself."""
 
 
 @pytest.mark.parametrize("name", ["plan", "compact", "install", "verify", "snapshot", "status"])

@@ -33,7 +33,7 @@ def stopped(directory: Path) -> Path:
 
 
 def compact(directory: Path, *, includes_active: bool = True, installs: bool = False) -> list[str]:
-    """What became of the partitions."""
+    """State of the partitions after a roll."""
     found = jobs.compact(
         None,
         str(directory),
