@@ -17,19 +17,19 @@ LONG = "of-the-orders-of-all-shops-in-every-country-that-we-ship-to-from-the-war
 COMPACTED, RETAINED, GROUP = f"a-{LONG}", f"b-{LONG}", f"g-{LONG}"
 
 TABLES = {
-    "admin/cases.py:_tell_loaded": [f"cases load trailing-marker c-{LONG}"],
-    "admin/compact.py:_tell": [f"compact {COMPACTED}", f"compact {COMPACTED} --force"],
-    "admin/compact.py:_tell_retained": [f"retention {RETAINED}"],
-    "admin/compact.py:_tell_waited": [f"compact {COMPACTED} --wait"],
-    "admin/explain.py:_tell_key": [f"explain {COMPACTED} --key k"],
-    "admin/faults.py:_tell_all": ["faults list"],
-    "admin/faults.py:_tell": ["faults show 1"],
-    "admin/nodes.py:_tell_all": ["nodes list"],
-    "admin/quotas.py:_tell_all": [
+    "admin/cases.py:_print_loaded": [f"cases load trailing-marker c-{LONG}"],
+    "admin/compact.py:_print_compacted": [f"compact {COMPACTED}", f"compact {COMPACTED} --force"],
+    "admin/compact.py:_print_retained": [f"retention {RETAINED}"],
+    "admin/compact.py:_print_waited": [f"compact {COMPACTED} --wait"],
+    "admin/explain.py:_print_key": [f"explain {COMPACTED} --key k"],
+    "admin/faults.py:_print_all": ["faults list"],
+    "admin/faults.py:_print_one": ["faults show 1"],
+    "admin/nodes.py:_print_all": ["nodes list"],
+    "admin/quotas.py:_print_all": [
         f"quotas set client-id=q-{LONG} request_percentage=33.333333333333336",
         "quotas list",
     ],
-    "admin/seed.py:_tell": ["seed {seed}"],
+    "admin/seed.py:_print_created": ["seed {seed}"],
     "kafka/configs.py:_describe": [f"configs describe topic:{COMPACTED} --all"],
     "kafka/groups.py:_describe": [f"groups describe {GROUP}"],
     "kafka/groups.py:_list": ["groups list"],
@@ -79,7 +79,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ottla.Broker]:
                 broker.produce(COMPACTED, value, key=key, partition=partition)
         broker.produce(RETAINED, "x", partition=1, timestamp_ms=0)
         broker.commit(GROUP, {(COMPACTED, number): 1 for number in range(12)})
-        run_command(*TABLES["admin/quotas.py:_tell_all"][0].split())
+        run_command(*TABLES["admin/quotas.py:_print_all"][0].split())
         assert not run_command(
             "faults", "add", "--api", "Fetch", "--topic", RETAINED, "--error", "NOT_LEADER_OR_FOLLOWER"
         ).code
