@@ -138,11 +138,8 @@ class Log(DurableLog):
             if at_once:
                 raise WouldWaitError(self.make)
             self.make()
-        if not self._active.is_ready:
-            if at_once:
-                raise WouldWaitError(self._active.get_ready)
-            with self._working():
-                self._active.get_ready()
+        if at_once and not self._active.is_ready:
+            raise WouldWaitError(self._active.get_ready)
         checked: CheckedBatch | None = None
         if isinstance(records, CheckedBatch):
             checked, view = records, records.batch.view

@@ -104,7 +104,7 @@ class LogSegment(SegmentReader):
     ) -> bool:
         """Whether a batch must go to a new segment, as this one is not empty and has no room or has been open too long.
 
-        The segment must be ready. `config` is the log's, which may have changed since this segment was made.
+        `config` is the log's, which may have changed since this segment was made.
         """
         have_bytes = self.log_file.size()
         if have_bytes == 0:
@@ -118,7 +118,8 @@ class LogSegment(SegmentReader):
         return (
             have_bytes > config.segment_bytes - size_bytes
             or waited_ms > config.roll_after_ms - self.rolling_jitter_ms
-            or self._indexes.is_full
+            or self._indexes.offset.is_full
+            or self._indexes.time.is_full
             or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
         )
 

@@ -66,8 +66,6 @@ class SegmentIndexes:
         self._max_timestamp_offset = base_offset
         self.is_growing = False
         """Whether the indexes are ready for `note`: the time index lacks its final entry."""
-        self.is_full = False
-        """Whether the segment must roll before another entry. Known while they are growing."""
         self._unindexed_bytes = 0  # since the batch of the last offset index entry, that batch included
         self._is_offset_index_checked = False
         # A search by timestamp in a worker thread, and the owner's first append or fetch, may both need data that was not
@@ -135,10 +133,6 @@ class SegmentIndexes:
             indexed_offset -= 1
         # A time index entry beyond the last offset index entry is the final entry of a stop; more batches will follow.
         self.time.truncate_to(indexed_offset + 1)
-        self._begin_to_grow()
-
-    def _begin_to_grow(self) -> None:
-        self.is_full = self.offset.is_full or self.time.is_full
         self.is_growing = True
 
     def note(
@@ -158,7 +152,6 @@ class SegmentIndexes:
         if self._unindexed_bytes > self._distance_bytes and self._has_room(last_offset, position):
             self.offset.append(last_offset, position)
             self.time.append(max(max_timestamp_ms, largest_ms), self._max_timestamp_offset)
-            self.is_full = self.offset.is_full or self.time.is_full
             self._unindexed_bytes = 0
         self._unindexed_bytes += size_bytes
         self.newest.note(base_offset, last_offset, position)
@@ -190,7 +183,7 @@ class SegmentIndexes:
         self.time.reset()
         self._max_timestamp_ms, self._max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self._unindexed_bytes = 0
-        self._begin_to_grow()
+        self.is_growing = True
         self._is_offset_index_checked = True
 
     def check(self) -> None:
@@ -239,7 +232,12 @@ class SegmentIndexes:
         # The log rolls before an index is full. But a segment of another broker may need more entries than the
         # configuration allows, or have offsets that do not fit an entry. And a cleaned segment of nearly 2 GiB may grow, as
         # rewritten timestamps can take more bytes. Such segments get fewer entries.
-        return not (self.is_full or last_offset - self.base_offset > RELATIVE_OFFSET_MAX or position > POSITION_MAX)
+        return not (
+            self.offset.is_full
+            or self.time.is_full
+            or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
+            or position > POSITION_MAX
+        )
 
     def _forget(self) -> None:
         self._max_timestamp_ms = None

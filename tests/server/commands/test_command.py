@@ -198,7 +198,7 @@ def test_data_in_an_old_default_directory_are_reported_and_unchanged(
     def warnings_about_earlier_data() -> list[str]:
         caplog.clear()
         configuration(asked(["serve"]).options)
-        return [line for line in caplog.messages if "earlier" in line]
+        return [line for line in caplog.messages if "earlier version" in line]
 
     assert warnings_about_earlier_data() == []
     (tmp_path / "earlier").mkdir()
