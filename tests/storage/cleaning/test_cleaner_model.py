@@ -27,6 +27,21 @@ def test_random_histories_match_the_model() -> None:
     assert not {what for what in EVERYTHING if met[what] < size(1, 3)}
 
 
+def test_a_marker_rolls_a_segment_whose_time_index_is_full_after_a_power_loss() -> None:
+    """An append that made the indexes ready before it asked for their room removed the final entry, and did not roll."""
+    History(
+        [
+            Step("write", [(b"c", None)]),
+            Step("clean", seal=True, give_up_after=1),
+            Step("write", [(b"l" * 60, b"")], producer=1, transactional=True),
+            Step("fit_groups", 2, "index"),
+            Step("clean"),
+            Step("lose_power", 3),
+            Step("end_txn", 1, 0),
+        ]
+    ).run()
+
+
 EVERYTHING = {
     *CONFIG,
     "holes",
