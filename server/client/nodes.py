@@ -46,8 +46,9 @@ RETRIABLE = frozenset(
 """Errors of requests that did nothing, and may succeed a little later. Not REQUEST_TIMED_OUT and
 NOT_ENOUGH_REPLICAS_AFTER_APPEND: after these the records may have been written."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.2
-CREATION_PAUSE_S = 0.005
-"""Pause before the client asks again for a topic that is being created, which a broker hides for 35 ms or more."""
+CREATION_PAUSE_S, CREATION_S = 0.005, 0.12
+"""Pause before the client asks again for a topic that is being created, and the time for which pauses stay that short: a broker
+hides such a topic for 35 to 117 ms."""
 BEING_MADE_S = 1.0
 """Time for which UNKNOWN_TOPIC_OR_PARTITION is retried: Apache Kafka returns it while it creates a topic, a broker without
 automatic creation for ever."""
@@ -198,7 +199,9 @@ class NodeConnections:
                 end_s = begin_s + (self.timeout_s if error.code in RETRIABLE else 0)
                 if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and unknown_s:
                     unknown_since_s = self._elapsed_s() if unknown_since_s is None else unknown_since_s
-                    end_s, pause_s = unknown_since_s + unknown_s, CREATION_PAUSE_S
+                    end_s = unknown_since_s + unknown_s
+                    if self._elapsed_s() < unknown_since_s + CREATION_S:
+                        pause_s = CREATION_PAUSE_S
                 if self.is_closing or self._elapsed_s() + pause_s > end_s:
                     raise
             except OSError as error:

@@ -102,6 +102,15 @@ def test_a_topic_is_found_soon_after_its_creation(nodes: NodeConnections, time: 
     assert time.now_s < HIDDEN_S + 0.01
 
 
+def test_a_missing_topic_is_requested_few_times(nodes: NodeConnections) -> None:
+    attempts = Attempts(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+
+    with pytest.raises(KafkaError):
+        nodes.retrying(attempts, unknown_s=BEING_MADE_S)
+
+    assert attempts.count < 40
+
+
 def test_a_slow_first_connection_does_not_reduce_that_second(nodes: NodeConnections, time: Time) -> None:
     """A handshake on a busy machine took longer than the second, so the existing topic was not asked for again."""
     attempts = Attempts(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), outcome="done")
