@@ -463,6 +463,9 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
         is_same = names == group.subscribed_topics
         topics_hash = group.metadata_hash if is_same else self._hashes.hash_of(names)
         changes.append(records.group_epoch(group.group_id, group.epoch + 1, topics_hash))
+        if len(gone) == len(group.members):
+            # As in Apache Kafka since 4.4.0: without members nothing is left to assign.
+            changes.append(records.target_metadata(group.group_id, group.epoch + 1, now_ms))
         self.write(shard, group.group_id, changes, now_ms)
         for member_id in gone:
             self.timers.stop(group, member_id)

@@ -92,7 +92,7 @@ def test_a_join_is_one_batch_of_records() -> None:
     "what, expected",
     [
         ("a second member joins", [[5, 3, 7, 7, 6, 8]]),
-        ("leaves", [[-8, -7, -5, 3]]),
+        ("leaves", [[-8, -7, -5, 3, 6]]),
         ("leaves temporarily", [[8]]),
         ("comes back", [[8], [-8, -7, -5, 5, 7, 8, 8]]),
         ("a regular expression", [[5, 8], [16, 3]]),
