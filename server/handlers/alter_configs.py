@@ -128,7 +128,10 @@ async def alter(
                         ctx, wish_of(resource), time_slice, changed, validate_only=validate_only, replace=replace
                     )
                 except KafkaError as error:
-                    refused[key] = error.code, error.message or None  # the error itself would refer to this frame, a cycle
+                    refused[key] = (
+                        error.code,
+                        error.message or None,
+                    )  # the error itself would refer to this frame, a cycle
             refused |= await _write(ctx, changed)
         async for resource in time_slice.each(some):
             kind, name = resource.resource_type, resource.resource_name
