@@ -6,6 +6,7 @@ The functions work on values and store nothing. Addresses may be host names, whi
 from __future__ import annotations
 
 import ipaddress
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -129,6 +130,8 @@ def value_problem(keys: Mapping[str, int | None], key: str, value: float) -> str
     """Return why a value may not be set, or None."""
     if key not in keys:
         return f"Invalid configuration key {key[:NAME_CHARS_MAX]}"
+    if not math.isfinite(value):
+        return f"Quota {key} must be a finite number"
     if value <= 0:
         return f"Quota {key} must be greater than 0"
     most = keys[key]
