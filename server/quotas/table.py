@@ -5,6 +5,7 @@ The limits, perhaps of a hundred thousand quotas, are computed in any thread (`H
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -104,7 +105,11 @@ def read_entries(entries: Mapping[str, Facts]) -> tuple[Holding, list[str]]:
     addresses: dict[str, str] = {}
     for key, facts in entries.items():
         try:
-            entity, values = read_facts(facts)
+            entity, stored = read_facts(facts)
+            # Other values limit no client. An earlier version, and Apache Kafka before 4.4.0, accepted them.
+            values = {name: value for name, value in stored.items() if math.isfinite(value)}
+            if stored and not values:
+                continue
             address = facts.get("address")
             problem = problem_of(entity, values, partial(_is_known, address))
             if problem is not None or len(quotas) >= ENTITIES_MAX:

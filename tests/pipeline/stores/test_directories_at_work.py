@@ -176,7 +176,7 @@ WORK: dict[str, tuple[Callable[[], Log], Callable[[Log], None]]] = {
     "a roll": (full_log, a_roll),
     "retention": (full_log, retention),
     "truncation": (full_log, truncation),
-    "starting anew": (full_log, starting_empty),
+    "starting again": (full_log, starting_empty),
     "a clean stop": (full_log, stopping),
 }
 """Name -> the log, and the work on it."""
@@ -199,7 +199,7 @@ def test_at_every_moment_the_log_equals_a_started_servers(name: str) -> None:
         try:
             found = read(disk)
         except UsageError:
-            assert name == "starting anew"
+            assert name == "starting again"
             continue
         assert found == loaded(disk), (number, disk.list(DIRECTORY))
 

@@ -165,6 +165,15 @@ def test_a_quota_that_is_not_finite_limits_no_client(bound: float) -> None:
     assert QuotaLimits([(ALICE, bound)]).find("alice", "app") is None
 
 
+def test_a_stored_value_that_is_not_finite_does_not_remove_the_other_limits() -> None:
+    """An earlier version accepted such values."""
+    bob = Entity.from_parts({"user": "bob"})
+    quotas = {ALICE: {"producer_byte_rate": 5.0, "request_percentage": math.inf}, bob: {"request_percentage": math.nan}}
+    stored = {key: facts for key, facts in entries_of(quotas, {}).items() if facts is not None}
+    holding, problems = read_entries(stored)
+    assert (holding.quotas, problems) == ({ALICE: {"producer_byte_rate": 5.0}}, [])
+
+
 def test_entries_of_the_catalog_read_back() -> None:
     quotas = {entity: {"producer_byte_rate": 5.0} for entity in ENTITIES[:4]}
     quotas[Entity.from_parts({"ip": "here"})] = {"connection_creation_rate": 3.0}
