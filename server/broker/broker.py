@@ -57,6 +57,7 @@ from ..security.sasl.scram_users import SCRAM_USERS
 from ..services.changes import QuotaChanges, ScramChanges
 from ..services.context import KeptAnswers, Services
 from ..services.coordinators import Coordinators
+from ..services.former_run import FormerRun
 from ..services.listener_keys import ListenerKeys
 from ..services.telemetry import Telemetry
 from .background_jobs import BackgroundJobs
@@ -81,6 +82,7 @@ class Broker:
         nodes: The nodes, which outlive it: the next run has the same ports.
         next_producer_id: Lowest producer id that may be assigned.
         features_epoch: Lowest epoch of its features.
+        former_run: The run before it.
     """
 
     services: Services
@@ -100,6 +102,7 @@ class Broker:
         faults: Faults,
         next_producer_id: int = 0,
         features_epoch: int = 0,
+        former_run: FormerRun | None = None,
     ) -> None:
         self.config = LiveConfig(static)
         self.config.features_epoch = max(clock.now_ms(), features_epoch)
@@ -122,6 +125,7 @@ class Broker:
         """Time when it began to serve, by Trio's clock, which cannot be moved."""
         self._loggers = Loggers()
         self._next_producer_id = next_producer_id
+        self._former_run = former_run or FormerRun()
         self._node_run: NodeRun
         self._store: OpenStore | None = None
         """The store, while it is open."""
@@ -201,6 +205,7 @@ class Broker:
             logins=logins,
             scram_changes=ScramChanges(cluster, logins.scram_users),
             kept_metadata=KeptAnswers(),
+            former_run=self._former_run,
             token_changes=_token_changes(cluster, tokens, config, rng),
         )
         cluster.watchers += [waits, self.services.coordinators, self.reassignments]

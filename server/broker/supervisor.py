@@ -37,6 +37,7 @@ from ..runtime.clock import Clock
 from ..runtime.errors import ControlError, Kind
 from ..runtime.nursery import open_plain_nursery
 from ..runtime.threads import Arguments, Work, in_thread
+from ..services.former_run import FormerRun
 from .broker import Broker, nodes_of
 from .failed_dirs import FailedDirs
 from .run import End, run_broker
@@ -100,6 +101,8 @@ class Supervisor:
         self.nodes = nodes_of(static)
         self.faults = Faults()
         """Faults declared for all runs, until a reset; those of disks end with the run."""
+        self._former_run: FormerRun | None = None
+        """The last run that has ended, as the next one must know it."""
         self.broker = self._make_broker()
         """The broker of the present run; between two runs that of the last one, closed, or of the next."""
         self.failure: Exception | None = None
@@ -332,7 +335,9 @@ class Supervisor:
             if request.clock_ahead_ms is not None:
                 self.clock.reset(request.clock_ahead_ms)
                 self.faults.clear()
-        self.broker = self._make_broker(self.broker.next_producer_id, self.broker.config.features_epoch + 1)
+        self.broker = self._make_broker(
+            self.broker.next_producer_id, self.broker.config.features_epoch + 1, self._former_run
+        )
         self.broker.collector.take_over()
         has_begun = False
 
@@ -367,7 +372,9 @@ class Supervisor:
         self._open.discard(request)
         request.granted.set()
 
-    def _make_broker(self, next_producer_id: int = 0, features_epoch: int = 0) -> Broker:
+    def _make_broker(
+        self, next_producer_id: int = 0, features_epoch: int = 0, former_run: FormerRun | None = None
+    ) -> Broker:
         return Broker(
             self.static,
             self.nodes,
@@ -377,6 +384,7 @@ class Supervisor:
             faults=self.faults,
             next_producer_id=next_producer_id,
             features_epoch=features_epoch,
+            former_run=former_run,
         )
 
     async def _run_once(
@@ -386,6 +394,7 @@ class Supervisor:
         broker = self.broker
         self.listen()
         async with run_broker(broker) as ending:
+            broker.services.former_run.begin(trio.current_time())
             if self._prepare is not None and is_first:
                 ending.end = End.PAUSE  # should it fail
                 await self._prepare(broker)
@@ -401,6 +410,7 @@ class Supervisor:
             finally:
                 self.is_serving = False
                 self.ended.set()
+            self._former_run = FormerRun(broker.services.topics.names_of_run(), broker.connections)
             if request is None:
                 ending.end = End.CRASH
                 self._disks_failed(broker.failed_dirs)

@@ -6,6 +6,8 @@ Behaviour
 - A missing topic that may be created (`auto.create.topics.enable` and the request allows it) is created, and the answer is
   UNKNOWN_TOPIC_OR_PARTITION, as in Apache Kafka: the client asks again and finds it. Only Metadata hides the topic for
   HIDDEN_S: clients that wait for a new topic compare two responses, and both must lack it.
+- After a restart or reset, a topic that is missing since is not created for clients of the former run at first
+  (`services/former_run`).
 - Topics that the client may not describe are left out of "all"; if one is named, the response does not reveal whether it
   exists.
 - One request creates at most PARTITIONS_MAX partitions, as many as CreateTopics; topics beyond are not created.
@@ -247,6 +249,7 @@ class _Creating:
             elif (
                 self._is_allowed
                 and services.topics.get(name) is None
+                and not services.former_run.withholds(name, self._ctx.client, trio.current_time())
                 and self._partitions_left >= services.config.current.num_partitions
             ):
                 self._partitions_left -= services.config.current.num_partitions

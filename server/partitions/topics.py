@@ -16,6 +16,7 @@ from ...storage.segment.leader_epochs import UNDEFINED
 from ...storage.topics.catalog_file import PartitionEntry
 from .internal_topics import INTERNAL_TOPICS
 
+DELETED_MAX = 10_000
 NO_LEADER = -1
 """Value of `Partition.leader` while no live node leads it."""
 NAME_CHARS_SHOWN = 249
@@ -151,12 +152,18 @@ class Topics:
         """Number of changes of topics that clients may notice: the topics, their partitions, leaders and replicas."""
         self.hidden_until_s = 0.0
         """Time from which Metadata shows all topics, by Trio's clock."""
+        self._deleted: dict[str, None] = {}
+        """Names of topics that were deleted and do not exist again, oldest first, at most `DELETED_MAX`."""
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(self._by_name.values())
 
     def __len__(self) -> int:
         return len(self._by_name)
+
+    def names_of_run(self) -> list[str]:
+        """Return the names of all topics that this run has or has deleted."""
+        return [*self._by_name, *self._deleted]
 
     def get(self, name: str) -> Topic | None:
         return self._by_name.get(name)
@@ -179,6 +186,7 @@ class Topics:
         self._by_name[topic.name] = topic
         self._by_id[topic.id] = topic
         self._by_flat_name.setdefault(flat(topic.name), []).append(topic)
+        self._deleted.pop(topic.name, None)
         self.changed()
 
     def remove(self, topic: Topic) -> None:
@@ -188,6 +196,9 @@ class Topics:
         same.remove(topic)
         if not same:
             del self._by_flat_name[flat(topic.name)]
+        self._deleted[topic.name] = None
+        if len(self._deleted) > DELETED_MAX:
+            del self._deleted[next(iter(self._deleted))]
         self.changed()
 
     def colliding(self, name: str) -> Topic | None:

@@ -33,6 +33,7 @@ from ..security.acls.kinds import CLUSTER_NAME, AclOperation, ResourceType
 from ..security.sasl.logins import Logins
 from .changes import QuotaChanges, ScramChanges
 from .coordinators import Coordinators
+from .former_run import FormerRun
 from .listener_keys import ListenerKeys
 from .telemetry import Telemetry
 
@@ -73,6 +74,7 @@ class Services:
     logins: Logins
     scram_changes: ScramChanges
     kept_metadata: KeptAnswers
+    former_run: FormerRun
     authorizer: Authorizer | None = None
     """None: all operations are allowed."""
     acl_changes: AclChanges | None = None

@@ -164,6 +164,38 @@ async def test_all_nodes_serve_again_on_their_ports(
                 assert (await trio.to_thread.run_sync(metadata, client)).controller_id == 0
 
 
+async def reset(supervisor: Supervisor) -> None:
+    await supervisor.reset()
+
+
+async def delete_and_restart(supervisor: Supervisor) -> None:
+    await ask(supervisor, lambda client: delete(client, "t"))
+    await supervisor.restart()
+
+
+@pytest.mark.parametrize("end", [reset, delete_and_restart])
+async def test_a_client_of_the_former_run_does_not_create_its_old_topics_again(
+    end: Callable[[Supervisor], Awaitable[None]], tmp_path: Path
+) -> None:
+    async with lives_in(tmp_path) as supervisor:
+        await fill(supervisor)
+        listener = supervisor.nodes[0].listeners[0]
+        with await trio.to_thread.run_sync(RawClient, listener.host, listener.port) as old:
+            await trio.to_thread.run_sync(metadata, old)
+            await end(supervisor)
+        await ask(supervisor, lambda client: metadata(client, "t", "other", create=True))
+        assert [topic.name for topic in supervisor.broker.services.topics if not topic.is_internal] == ["other"]
+        await ask(supervisor, lambda client: create_topic(client, "t", 3))
+
+
+async def test_a_client_that_connects_after_a_reset_creates_a_topic_of_the_former_run(tmp_path: Path) -> None:
+    async with lives_in(tmp_path) as supervisor:
+        await fill(supervisor)
+        await supervisor.reset()
+        await ask(supervisor, lambda client: metadata(client, "t", create=True))
+        assert supervisor.broker.services.topics.get("t") is not None
+
+
 async def test_a_directory_named_twice_counts_once(tmp_path: Path) -> None:
     async with lives_in(f"{tmp_path},{tmp_path}/") as supervisor:
         await fill(supervisor)
