@@ -176,6 +176,16 @@ class GroupOffset:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupMembers:
+    """A group without its offsets."""
+
+    kind: str
+    state: str
+    """State as in `GroupState`."""
+    members: tuple[GroupMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class GroupDescription:
     """One group with members and offsets."""
 
@@ -218,6 +228,18 @@ async def describe_group(broker: Broker, group: Name) -> GroupDescription:
     Raises:
         ControlError: NOT_FOUND; UNAVAILABLE: groups are being loaded.
     """
+    members, time_slice = await group_members(broker, group), TimeSlice()
+    offsets, lag = await _offsets_of(broker, group, members.kind, time_slice)
+    state = GroupState(group, members.kind, members.state, lag, len(offsets))
+    return GroupDescription(state, members.members, tuple(offsets))
+
+
+async def group_members(broker: Broker, group: str) -> GroupMembers:
+    """Return the kind, state and members of one group.
+
+    Raises:
+        ControlError: NOT_FOUND; UNAVAILABLE: groups are being loaded.
+    """
     groups, time_slice = await _groups(broker), TimeSlice()
     try:
         found = None if groups is None else groups.coordinator.shard_of(group).groups.get(group)
@@ -235,11 +257,24 @@ async def describe_group(broker: Broker, group: Name) -> GroupDescription:
             members.append(
                 GroupMember(each.member_id, shown.instance_id(each), each.client_id, each.client_host, assigned)
             )
-        state = described.group_state
-        offsets, lag = await _offsets(broker, groups, group, kind, time_slice)
+        return GroupMembers(kind, described.group_state, tuple(members))
     except KafkaError as error:
         raise refusal(error) from error
-    return GroupDescription(GroupState(group, kind, state, lag, len(offsets)), tuple(members), tuple(offsets))
+
+
+async def group_offsets(broker: Broker, group: str) -> list[GroupOffset]:
+    """Return the committed offsets of a group, or the start offsets of a share group. ControlError as `group_members`."""
+    members = await group_members(broker, group)
+    offsets, _ = await _offsets_of(broker, group, members.kind, TimeSlice())
+    return offsets
+
+
+async def _offsets_of(broker: Broker, group: str, kind: str, time_slice: TimeSlice) -> tuple[list[GroupOffset], int]:
+    groups = await _groups(broker)
+    try:
+        return ([], 0) if groups is None else await _offsets(broker, groups, group, kind, time_slice)
+    except KafkaError as error:
+        raise refusal(error) from error
 
 
 async def _groups(broker: Broker) -> GroupService | None:

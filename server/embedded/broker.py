@@ -27,6 +27,9 @@ class Compacting(Running):
 
     compact = OperationMethod(lambda: operations.compaction.compact)
     wait_until_compacted = OperationMethod(lambda: operations.compaction.wait_until_compacted)
+    wait_until_reading = OperationMethod(lambda: operations.waits.wait_until_reading)
+    wait_until_consumed = OperationMethod(lambda: operations.waits.wait_until_consumed)
+    wait_until_stable = OperationMethod(lambda: operations.waits.wait_until_stable)
     roll = OperationMethod(lambda: operations.segments.roll)
     apply_retention = OperationMethod(lambda: operations.segments.apply_retention)
 

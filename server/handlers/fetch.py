@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -62,6 +63,7 @@ from ..partitions.fetch_sessions import (
     FetchItem,
     FetchSession,
     FetchSessions,
+    Reader,
     TopicKey,
     item_of,
 )
@@ -120,6 +122,7 @@ class FetchQuery:
     """Topics that the client may not read."""
     min_bytes: int
     max_bytes: int
+    client_id: str
 
 
 @dataclass(slots=True)
@@ -183,7 +186,9 @@ def _fetch_few(ctx: Context, request: Request) -> Any:
     """Return the response, or the coroutine that continues if the fetch has to wait or has many partitions."""
     body, services = request.body, ctx.services
     sessions, waits = services.fetch_sessions[ctx.node.node_id], services.waits
-    beginning = sessions.begin(body, request.version >= TOPIC_IDS, services.clock.elapsed_ms)
+    client_id = request.client_id or ""
+    reader = partial(_reader, ctx, client_id)
+    beginning = sessions.begin(body, request.version >= TOPIC_IDS, services.clock.elapsed_ms, reader)
     try:
         next(beginning)
     except StopIteration as end:
@@ -191,10 +196,10 @@ def _fetch_few(ctx: Context, request: Request) -> Any:
     except KafkaError as error:
         return _refused(error)
     else:
-        return _fetch(ctx, body, beginning)
+        return _fetch(ctx, body, client_id, beginning)
     unread = () if services.authorizer is None else to_the_end(_unread(ctx, body, items))
     max_bytes = min(body.max_bytes, services.config.current.fetch_max_bytes)
-    asked = FetchQuery(body, session, items, unread, min(body.min_bytes, max_bytes), max_bytes)
+    asked = FetchQuery(body, session, items, unread, min(body.min_bytes, max_bytes), max_bytes, client_id)
     changes, look = waits.changes, FetchScan(max_bytes)
     try:
         for item in items:
@@ -209,7 +214,7 @@ def _fetch_few(ctx: Context, request: Request) -> Any:
     return to_the_end(_answer_of(ctx, asked, look))
 
 
-async def _fetch(ctx: Context, body: FetchRequest, beginning: Begun) -> FetchResponse:
+async def _fetch(ctx: Context, body: FetchRequest, client_id: str, beginning: Begun) -> FetchResponse:
     """Answer a fetch of many partitions."""
     services, time_slice = ctx.services, ctx.time_slice
     try:
@@ -221,7 +226,7 @@ async def _fetch(ctx: Context, body: FetchRequest, beginning: Begun) -> FetchRes
         unread = await run_cooperatively(_unread(ctx, body, items), time_slice)
     max_bytes = min(body.max_bytes, services.config.current.fetch_max_bytes)
     return await _scan_until_enough(
-        ctx, FetchQuery(body, session, items, unread, min(body.min_bytes, max_bytes), max_bytes)
+        ctx, FetchQuery(body, session, items, unread, min(body.min_bytes, max_bytes), max_bytes, client_id)
     )
 
 
@@ -248,6 +253,7 @@ async def _scan_until_enough(
             break
         committed = body.isolation_level == READ_COMMITTED
         with waits.waiter(asked.min_bytes, committed=committed, is_alone=len(look.wanted) == 1) as waiter:
+            waiter.reader = _reader(ctx, asked.client_id)
             has_enough = await _watch(ctx, look, waiter, changes, deadline_s)
         if has_enough:
             break
@@ -261,6 +267,10 @@ async def _scan_until_enough(
     if len(asked.items) > A_PIECE:
         await time_slice.empty(look.wanted, look.answers, asked.items)
     return answer
+
+
+def _reader(ctx: Context, client_id: str) -> Reader:
+    return Reader(client_id, ctx.client.client_host, ctx.client.peer)
 
 
 def _refused(error: KafkaError) -> FetchResponse:

@@ -31,6 +31,7 @@ from ..control import (
     topic_configs,
     topics,
     transactions,
+    waits,
 )
 from ..control.cases import load
 from ..control.operation import OPERATIONS, Nothing
@@ -69,6 +70,7 @@ _DECLARING = (
     segments,
     faults,
     groups,
+    waits,
     transactions,
     records,
     topics,

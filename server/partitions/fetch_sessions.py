@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.steps import A_PIECE, Steps
@@ -35,6 +35,15 @@ A_TOPIC = 4
 
 TopicKey = str | bytes
 """A topic name up to Fetch 12, a topic id from 13 on."""
+
+
+class Reader(NamedTuple):
+    """A consumer, as its fetches show it."""
+
+    client_id: str
+    client_host: str
+    peer: str
+    """HOST:PORT of its connection."""
 
 
 @dataclass(slots=True)
@@ -76,6 +85,7 @@ class FetchSession:
     next_epoch: int
     last_used_at_ms: int
     """Elapsed time of the last use."""
+    reader: Reader
 
 
 Begun: TypeAlias = Steps[tuple[FetchSession | None, list[FetchItem]]]
@@ -98,6 +108,10 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def present(self) -> list[FetchSession]:
+        """Return all sessions, the least recently used first."""
+        return list(self._sessions.values())
+
     def clear(self) -> None:
         """Forget all sessions; their clients open new ones."""
         self._sessions.clear()
@@ -119,7 +133,9 @@ class FetchSessions:
         if self._sessions.pop(session_id, None) is not None:
             self.partition_count -= self._counted.pop(session_id)
 
-    def begin(self, request: FetchRequest, by_topic_id: bool, elapsed_ms: Callable[[], int]) -> Begun:
+    def begin(
+        self, request: FetchRequest, by_topic_id: bool, elapsed_ms: Callable[[], int], reader: Callable[[], Reader]
+    ) -> Begun:
         """Return the session of `request` (None without one), and the partitions to read.
 
         Up to A_PIECE partitions are one piece. The first piece sets the next epoch of the session, so no other request changes
@@ -146,7 +162,7 @@ class FetchSessions:
                     items[item.topic, item.partition] = item
                 if left < 0:
                     yield
-            session = self._open(items, by_topic_id, elapsed_ms()) if may_open and items else None
+            session = self._open(items, by_topic_id, elapsed_ms(), reader()) if may_open and items else None
             return session, list(items.values())
         session = self._sessions.get(session_id)
         if session is None:
@@ -192,7 +208,7 @@ class FetchSessions:
                 item.told_high_watermark = -1
 
     def _open(
-        self, items: dict[tuple[TopicKey, int], FetchItem], by_topic_id: bool, elapsed_ms: int
+        self, items: dict[tuple[TopicKey, int], FetchItem], by_topic_id: bool, elapsed_ms: int, reader: Reader
     ) -> FetchSession | None:
         if len(items) > self._max_partitions:
             return None  # The client continues with full fetches.
@@ -202,7 +218,7 @@ class FetchSessions:
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._rng.randrange(1, 2**31)
-        session = FetchSession(session_id, by_topic_id, items, 1, elapsed_ms)
+        session = FetchSession(session_id, by_topic_id, items, 1, elapsed_ms, reader)
         self._sessions[session_id] = session
         self._count(session)
         return session

@@ -16,6 +16,7 @@ import trio
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log_reader import LogOffsetMetadata, LogReader
 from ..runtime.time_slices import TimeSlice, WakeupThrottle
+from .fetch_sessions import Reader
 from .topics import Partition, Topic, Watcher
 
 NEVER = 1 << 62
@@ -78,6 +79,7 @@ class Waiter:
         "_wakeup_throttle",
         "_watches",
         "is_complete",
+        "reader",
     )
 
     def __init__(
@@ -92,6 +94,8 @@ class Waiter:
         self.is_complete = min_bytes <= 0
         """Whether the fetch must be answered now, with the data that exist."""
         self._watches: list[tuple[TopicPartition, FetchWatch]] = []
+        self.reader: Reader | None = None
+        """The consumer that waits; None for another client."""
 
     def __enter__(self) -> Self:
         return self
@@ -203,6 +207,12 @@ class FetchWaits(Watcher):
         the only one."""
         table = self._committed if committed else self._uncommitted
         return Waiter(table, self._wakeup_throttle, min_bytes, committed=committed, is_alone=is_alone)
+
+    def readers(self, partition: TopicPartition) -> list[Reader]:
+        """Return the consumers whose fetches wait for this partition."""
+        found = [table.get(partition) for table in (self._uncommitted, self._committed)]
+        waiters = [watch.waiter for parked in found if parked is not None for watch in parked.watches]
+        return [waiter.reader for waiter in waiters if waiter.reader is not None]
 
     def notify_moved(self, log: LogReader) -> None:
         """Note that the log's end or its last stable offset has moved, by an append of records or of a marker."""

@@ -1,4 +1,4 @@
-"""What a run of the broker knows of the one before it: which topics old clients may still name.
+"""The former run of the broker: topics that old clients may still name.
 
 A client that lives over a reset asks for the Metadata of its old topics as soon as it has connected again. With
 `auto.create.topics.enable` that would create them, before the next test creates its own. So for a few seconds Metadata does not

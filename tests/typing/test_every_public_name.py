@@ -85,6 +85,16 @@ def test_compaction(kafka_broker: ottla.Broker, kafka_topic: str) -> None:
     assert numbers
 
 
+@pytest.mark.kafka_topic(partitions=1)
+def test_waits(kafka_broker: ottla.Broker, kafka_topic: str, kafka_group_id: str) -> None:
+    kafka_broker.commit(kafka_group_id, {(kafka_topic, 0): 0})
+    assert kafka_broker.wait_until_consumed(kafka_topic, kafka_group_id, timeout_s=1).partitions == 1
+    with pytest.raises(ottla.ControlError):
+        kafka_broker.wait_until_reading(kafka_topic, kafka_group_id, [0], timeout_s=0)
+    with pytest.raises(ottla.ControlError):
+        kafka_broker.wait_until_stable(kafka_group_id, members=1, timeout_s=0)
+
+
 def test_time(kafka_broker: ottla.Broker) -> None:
     before: int = kafka_broker.clock.now_ms()
     kafka_broker.clock.freeze()

@@ -55,6 +55,7 @@ ROWS: dict[str, CommandRow] = {
         CommandRow("retention", "apply retention now", "admin.compact:RETENTION"),
         CommandRow("clock", "show, advance, set and freeze the broker's clock", "admin.clock"),
         CommandRow("faults", "list, add and remove injected faults, and wait until they are hit", "admin.faults"),
+        CommandRow("wait", "wait until consumers read, have consumed, or have joined", "admin.wait"),
         CommandRow("nodes", "list, stop and start nodes, and move leaders", "admin.nodes"),
         CommandRow("seed", "create the topics, records, groups and hard cases that a file lists", "admin.seed"),
         CommandRow("cases", "list and load hard cases: topics that have exposed bugs in many clients", "admin.cases"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from inspect import signature
 from types import CoroutineType, FunctionType
@@ -45,7 +46,8 @@ LAST_SESSION = -1
 def fetched(ctx: Any, request: Request) -> Any:
     services = ctx.services
     sessions = services.fetch_sessions[ctx.node.node_id]
-    return fetch._fetch(ctx, request.body, sessions.begin(request.body, False, services.clock.elapsed_ms))
+    beginning = sessions.begin(request.body, False, services.clock.elapsed_ms, partial(fetch._reader, ctx, ""))
+    return fetch._fetch(ctx, request.body, "", beginning)
 
 
 COROUTINES: dict[int, Any] = {0: produce._append_each, 1: fetched}

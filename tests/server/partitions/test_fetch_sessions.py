@@ -20,8 +20,11 @@ from ottla.server.partitions.fetch_sessions import (
     FetchItem,
     FetchSession,
     FetchSessions,
+    Reader,
 )
 from ottla.storage.steps import to_the_end
+
+READER = Reader("client", "10.0.0.1", "10.0.0.1:1")
 
 
 def request(
@@ -46,7 +49,7 @@ def request(
 def begin(
     sessions: FetchSessions, asked: FetchRequest, by_topic_id: bool, elapsed_ms: int
 ) -> tuple[FetchSession | None, list[FetchItem]]:
-    return to_the_end(sessions.begin(asked, by_topic_id, lambda: elapsed_ms))
+    return to_the_end(sessions.begin(asked, by_topic_id, lambda: elapsed_ms, lambda: READER))
 
 
 def opened(sessions: FetchSessions, *offsets: tuple[str, int, int]) -> FetchSession:
@@ -215,7 +218,7 @@ def test_partial_changes_of_an_aborted_request_are_counted() -> None:
     """A connection may be closed while its request with many partitions is processed."""
     sessions = FetchSessions(10, random.Random(1))
     session = opened(sessions, *many(1))
-    steps = sessions.begin(request(session.session_id, 1, *many(200)), False, lambda: 0)
+    steps = sessions.begin(request(session.session_id, 1, *many(200)), False, lambda: 0, lambda: READER)
     for _ in range(50):
         next(steps)
     steps.close()
