@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from ..support.brokers.apache_kafka import ApacheKafkaProcess, jars
 from ..support.brokers.ottla_process import OttlaProcess
 from ..support.brokers.process import BrokerProcess
+from ..support.releases import add_release, releases
 from ..support.suite import NotRunError, Options, Suite, run_suite
 from . import fill
 from .cleaned_files import judge_cleaned_files
@@ -30,8 +31,9 @@ CLEANER = {"log.cleaner.backoff.ms": "300"}
 def body(suite: Suite, options: Options) -> None:
     if options.broker:
         raise NotRunError("to start its brokers itself")
-    jars()
-    judge_apache_kafkas(suite, options)
+    for version in releases(options):
+        jars(version)
+        judge_apache_kafkas(suite, options, version)
     if options.against == "ottla":
         if not options.quick:
             judge_own_files(suite, options)
@@ -41,17 +43,17 @@ def body(suite: Suite, options: Options) -> None:
             judge_compaction(suite)
 
 
-def judge_apache_kafkas(suite: Suite, options: Options) -> None:
-    """Judge directories that Apache Kafka filled, after a clean stop and after kill -9."""
+def judge_apache_kafkas(suite: Suite, options: Options, version: str) -> None:
+    """Judge directories that a release of Apache Kafka filled, after a clean stop and after kill -9."""
     with TemporaryDirectory(prefix="compat-apache-kafka-copies-") as folder:
         copies = Path(folder)
-        with ApacheKafkaProcess(overrides=CLEANER, keep=options.keep) as kafka:
+        with ApacheKafkaProcess(overrides=CLEANER, keep=options.keep, version=version) as kafka:
             fill.fill(kafka)
             before = read_contents(kafka.bootstrap)
             judge_fill(suite, before)
             kafka.stop()
             if options.quick:
-                judge_directory(suite, options, "after a clean stop", kafka.data, before)
+                judge_directory(suite, options, version, "after a clean stop", kafka.data, before)
                 return
             shutil.copytree(kafka.data, copies / "clean-stop")
             kafka.start()
@@ -60,8 +62,8 @@ def judge_apache_kafkas(suite: Suite, options: Options) -> None:
             after = read_contents(kafka.bootstrap)
             kafka.kill()
             shutil.copytree(kafka.data, copies / "kill-9")
-        judge_directory(suite, options, "after a clean stop", copies / "clean-stop", before)
-        judge_directory(suite, options, "after kill -9", copies / "kill-9", after)
+        judge_directory(suite, options, version, "after a clean stop", copies / "clean-stop", before)
+        judge_directory(suite, options, version, "after kill -9", copies / "kill-9", after)
 
 
 def judge_fill(suite: Suite, contents: Contents) -> None:
@@ -76,12 +78,13 @@ def judge_fill(suite: Suite, contents: Contents) -> None:
     suite.check("filled: the compacted topic has tombstones", tombstones > 0, tombstones)
 
 
-def judge_directory(suite: Suite, options: Options, when: str, data: Path, expected: Contents) -> None:
-    """Serve the directory, compare, clean on, write, stop; then Apache Kafka's tools and Apache Kafka itself."""
+def judge_directory(suite: Suite, options: Options, version: str, when: str, data: Path, expected: Contents) -> None:
+    """Serve the directory, compare, clean on, write, stop; then Apache Kafka's tools and the release that wrote it."""
+    when = f"{version}, {when}"
     if options.against == "ottla":
         broker: BrokerProcess = OttlaProcess(data=data, overrides=CLEANER, keep=options.keep)
     else:
-        broker = ApacheKafkaProcess(data=data, overrides=CLEANER, keep=options.keep)
+        broker = ApacheKafkaProcess(data=data, overrides=CLEANER, keep=options.keep, version=version)
     with broker:
         compare(suite, when, expected, read_contents(broker.bootstrap))
         judge_cleaning(suite, when, broker)
@@ -96,7 +99,7 @@ def judge_directory(suite: Suite, options: Options, when: str, data: Path, expec
     judge_files(suite, when, data)
     if options.quick:
         return
-    with ApacheKafkaProcess(data=data, overrides=CLEANER, keep=options.keep) as kafka:
+    with ApacheKafkaProcess(data=data, overrides=CLEANER, keep=options.keep, version=version) as kafka:
         again = read_contents(kafka.bootstrap)
         fill.transactions(kafka.bootstrap)
         more = read_contents(kafka.bootstrap).committed
@@ -121,4 +124,4 @@ def compare(suite: Suite, when: str, expected: Contents, actual: Contents) -> No
 
 
 if __name__ == "__main__":
-    sys.exit(run_suite("apache_kafka", body, doc=__doc__))
+    sys.exit(run_suite("apache_kafka", body, doc=__doc__, more_arguments=add_release))

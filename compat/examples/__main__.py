@@ -37,15 +37,14 @@ def body(suite: Suite, options: Options) -> None:
         if not suite.check("pip installs Ottla", done.returncode == 0, done.stderr[-300:]):
             return
         if only in (None, "python"):
-            of_python(suite, python, copy("python", folder), quick=options.quick)
+            of_python(suite, python, copy("python", folder / "python"), quick=options.quick)
         for language in OTHERS:
             if only == language.name or not (only or options.quick):
-                of_other(suite, python, language, copy(language.name, folder))
+                of_other(suite, python, language, copy(language.folder, folder / language.name))
 
 
-def copy(language: str, folder: Path) -> Path:
-    shutil.copytree(HERE / language, folder / language, ignore=NOT_COPIED)
-    return folder / language
+def copy(language: str, target: Path) -> Path:
+    return shutil.copytree(HERE / language, target, ignore=NOT_COPIED)
 
 
 def of_python(suite: Suite, python: Path, project: Path, *, quick: bool) -> None:

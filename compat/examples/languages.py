@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..support.releases import RELEASES
+
 TESTS = 10
 
 
@@ -24,6 +26,7 @@ class Language:
     """A folder next to this module. Commands run in a copy of it."""
 
     name: str
+    folder: str
     runner: str
     client: str
     tools: tuple[str, ...]
@@ -65,17 +68,25 @@ def _names(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(bare(name) for name in names))
 
 
-OTHERS = (
-    Language(
+def _java(name: str, version: str) -> Language:
+    maven = ("mvn", "-B", "-q", f"-Dkafka.version={version}")
+    return Language(
+        name,
         "java",
         "JUnit",
-        "the Java client",
+        f"the Java client {version}",
         ("java", "mvn"),
-        ("mvn", "-B", "-q", "test-compile"),
-        ("mvn", "-B", "-q", "test"),
+        (*maven, "test-compile"),
+        (*maven, "test"),
         junit("target/surefire-reports/TEST-*.xml"),
-    ),
+    )
+
+
+OTHERS = (
+    _java("java", RELEASES[0]),
+    *(_java(f"java-{version}", version) for version in RELEASES[1:]),
     Language(
+        "go",
         "go",
         "go test",
         "franz-go",
@@ -85,6 +96,7 @@ OTHERS = (
         go_output,
     ),
     Language(
+        "node",
         "node",
         "node --test",
         "kafkajs",

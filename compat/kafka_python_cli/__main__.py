@@ -1,4 +1,4 @@
-"""kafka-python's console tools, command by command: the same output as against Apache Kafka 4.3.1.
+"""kafka-python's console tools, command by command: the same output as against Apache Kafka.
 
 Runs every command of `steps.py` on a new broker, removes what differs between runs (ids, ports, times, paths)
 and compares with Apache Kafka's output: `apache_kafka.json`, recorded by `--record`. Intended differences are

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..support.brokers.apache_kafka import VERSION
+
 HERE = Path(__file__).parent
 ROUNDS = ("classic", "consumer", "idempotent")
 LIMIT_S = 300
@@ -28,7 +30,7 @@ class Line:
     number: str
     rounds: tuple[str, ...] = ROUNDS[:2]
     broker: str = "default"
-    version: str = "4.3.1"
+    version: str = VERSION
     subtest: str = ""
     limit_s: int = LIMIT_S
     quick: bool = False

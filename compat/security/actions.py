@@ -1,4 +1,4 @@
-"""The actions of the clients, and the ACLs that each needs at Apache Kafka 4.3.1.
+"""The actions of the clients, and the ACLs that each needs at Apache Kafka.
 
 An action's arguments `topic`, `group` and `transactional_id` are names of its own cell. The items in `scene` exist
 before: a topic of two partitions with one record in the first, a group with a committed offset for that topic, a

@@ -8,9 +8,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ..support.releases import RELEASES
 from ..support.suite import NOT_RUN, NotRunError
 from .drivers import java
 
@@ -29,8 +31,10 @@ CLIENTS: dict[str, Callable[[], list[str]]] = {
     "kafka_python": _python("kafka_python"),
     "confluent": _python("confluent"),
     "aiokafka": _python("aiokafka"),
-    "java": java.command,
+    "java": partial(java.command, RELEASES[0]),
+    **{f"java_{each.replace('.', '_')}": partial(java.command, each) for each in RELEASES[1:]},
 }
+QUICK = ("kafka_python", "confluent", "aiokafka", "java")
 
 
 class Driver:

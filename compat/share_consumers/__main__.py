@@ -13,12 +13,14 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from ..apache_kafka.suite.runner import compile_java, test_jars
+from ..apache_kafka.suite.runner import compile_java
 from ..support.brokers.any_broker import broker_process
+from ..support.brokers.apache_kafka import jars
 from ..support.brokers.process import BrokerProcess
 from ..support.clients.jvms import Jvms
 from ..support.clients.steps import create_topic, produce_all
 from ..support.deliveries import Deliveries, Event
+from ..support.releases import add_release, releases
 from ..support.suite import NotRunError, Options, Suite, run_suite
 
 HERE = Path(__file__).parent
@@ -49,18 +51,21 @@ OFFSET_LINE = re.compile(r"(\d+) (\d+)")
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=1)
+    add_release(parser)
 
 
 def body(suite: Suite, options: Options) -> None:
     if options.broker:
         raise NotRunError("to start its broker itself")
-    jars = test_jars()
-    with ExitStack() as stack:
-        broker = stack.enter_context(broker_process(options, BROKER))
-        compile_java([HERE / "Members.java"], jars, broker.work / "classes")
-        run = Run(suite, broker, f"{broker.work / 'classes'}:{jars}/*", options.rest.seed, quick=options.quick)
-        stack.callback(run.processes.kill_all)
-        run.do()
+    for version in releases(options):
+        suite.note(f"clients {version}")
+        with ExitStack() as stack:
+            broker = stack.enter_context(broker_process(options, BROKER))
+            compile_java([HERE / "Members.java"], jars(version), broker.work / "classes")
+            class_path = f"{broker.work / 'classes'}:{jars(version)}/*"
+            run = Run(suite, broker, class_path, options.rest.seed, quick=options.quick)
+            stack.callback(run.processes.kill_all)
+            run.do()
 
 
 class Run:

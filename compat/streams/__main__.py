@@ -1,6 +1,6 @@
 """A Kafka Streams application on the streams protocol (KIP-1071), exactly once, while its instances and the broker are killed.
 
-Two instances of two threads each (Application.java, Apache Kafka 4.3.1's own library) count words and join orders with a table,
+Two instances of two threads each (Application.java, Apache Kafka's own library) count words and join orders with a table,
 with standbys, in transactions. During that instances and the broker are killed with kill -9, and their changelogs are
 compacted. In the end every word must have its count and every order its customer, once; no count may be repeated.
 """
@@ -16,11 +16,13 @@ from pathlib import Path
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from ..apache_kafka.suite.runner import compile_java, test_jars
+from ..apache_kafka.suite.runner import compile_java
 from ..support.brokers.any_broker import broker_process
+from ..support.brokers.apache_kafka import jars
 from ..support.brokers.process import BrokerProcess
 from ..support.clients.jvms import Jvms
 from ..support.clients.steps import admin, create_topic, produce_all, read_partitions
+from ..support.releases import add_release, releases
 from ..support.suite import NotRunError, Options, Suite, run_suite
 
 HERE = Path(__file__).parent
@@ -50,13 +52,15 @@ CHANGELOG = f"{APPLICATION}-counts-changelog"
 def body(suite: Suite, options: Options) -> None:
     if options.broker:
         raise NotRunError("to start its broker itself")
-    jars = test_jars()
-    with ExitStack() as stack:
-        broker = stack.enter_context(broker_process(options, BROKER))
-        compile_java([HERE / "Application.java"], jars, broker.work / "classes")
-        run = Run(suite, broker, f"{broker.work / 'classes'}:{jars}/*", quick=options.quick)
-        stack.callback(run.instances.kill_all)
-        run.do()
+    for version in releases(options):
+        suite.note(f"Kafka Streams {version}")
+        folder = jars(version, HERE / "kafka_streams.pom.xml")
+        with ExitStack() as stack:
+            broker = stack.enter_context(broker_process(options, BROKER))
+            compile_java([HERE / "Application.java"], folder, broker.work / "classes")
+            run = Run(suite, broker, f"{broker.work / 'classes'}:{folder}/*", quick=options.quick)
+            stack.callback(run.instances.kill_all)
+            run.do()
 
 
 class Run:
@@ -189,4 +193,4 @@ class Run:
 
 
 if __name__ == "__main__":
-    sys.exit(run_suite("streams", body, doc=__doc__))
+    sys.exit(run_suite("streams", body, doc=__doc__, more_arguments=add_release))

@@ -1,4 +1,4 @@
-"""Metrics of the broker, its logs and their cleaner, under Apache Kafka 4.3.1's JMX names.
+"""Metrics of the broker, its logs and their cleaner, under Apache Kafka's JMX names.
 
 A gauge has its own name. A meter or timer has several numbers, each as `NAME#ATTRIBUTE`:
 

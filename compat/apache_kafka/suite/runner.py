@@ -71,7 +71,9 @@ def test_jars() -> Path:
 
 
 def compile_java(sources: Iterable[Path], jars: Path, target: Path) -> None:
-    """Compile `sources` against the jars in `jars`. RuntimeError with the compiler's words."""
+    """Compile `sources` against the jars in `jars`. NotRunError without a JDK, RuntimeError with the compiler's words."""
+    if not shutil.which("javac"):
+        raise NotRunError(NEEDS)
     command = ["javac", "-nowarn", "-d", str(target), "-cp", f"{jars}/*", *map(str, sources)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""Apache Kafka 4.3.1's own command line tools: their output against Ottla compared with that against Apache Kafka 4.3.1.
+"""Apache Kafka's own command line tools: their output against Ottla compared with that against Apache Kafka.
 
 The commands are in `themes/`, their output against Apache Kafka in `recorded/`. A theme is one run of a broker.
 """

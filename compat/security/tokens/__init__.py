@@ -1,1 +1,1 @@
-"""Logins by OAUTHBEARER, at Apache Kafka 4.3.1 and at Ottla."""
+"""Logins by OAUTHBEARER, at Apache Kafka and at Ottla."""

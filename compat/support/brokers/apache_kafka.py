@@ -53,9 +53,9 @@ def fetches(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 @fetches("maven")
-def jars(version: str = VERSION) -> Path:
-    """Return the folder of Apache Kafka's jars, fetched now if need be. NotRunError without java or Maven."""
-    folder = cache_dir() / f"apache-kafka-{version}"
+def jars(version: str = VERSION, pom: Path = POM) -> Path:
+    """Return the folder of the jars that a POM lists, fetched now if need be. NotRunError without java or Maven."""
+    folder = cache_dir() / f"{pom.name.removesuffix('.pom.xml').replace('_', '-')}-{version}"
     if not shutil.which("java"):
         raise NotRunError("java and Maven")
     if (folder / "complete").exists():
@@ -63,7 +63,7 @@ def jars(version: str = VERSION) -> Path:
     if not shutil.which("mvn"):
         raise NotRunError("java and Maven")
     folder.mkdir(parents=True, exist_ok=True)
-    fetch = ["mvn", "-B", "-q", "-f", str(POM), f"-Dkafka.version={version}", "dependency:copy-dependencies"]
+    fetch = ["mvn", "-B", "-q", "-f", str(pom), f"-Dkafka.version={version}", "dependency:copy-dependencies"]
     fetch.append(f"-DoutputDirectory={folder}")
     done = subprocess.run(fetch, capture_output=True, text=True, cwd=folder, check=False)
     if done.returncode:
