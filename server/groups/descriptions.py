@@ -95,7 +95,7 @@ def describe_consumer(
         group_state=group.state_name,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
-        assignor_name=preferred_assignor(group.members.values(), default_assignor),
+        assignor_name=preferred_assignor(group.assignor_votes, default_assignor),
     )
     yield
     found = []

@@ -4,7 +4,8 @@ Behaviour
 - A timestamp finds the first record at or after it; negative timestamps are special queries, each since a certain version
   (table below).
 - With `read_committed` the latest offset is the last stable one.
-- If no record is found, offset and timestamp are −1, without an error.
+- If no record is found, offset and timestamp are −1, without an error. A compressed record before it that is larger than
+  `max.decompressed.message.bytes` is INVALID_RECORD.
 - Timestamps are searched in worker threads, see `searches`. A search ends when its client disconnects; when the node stops, the
   answer is NOT_LEADER_OR_FOLLOWER.
 """

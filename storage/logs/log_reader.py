@@ -262,12 +262,14 @@ class LogReader:
         timestamp, and kept the timestamp. The result is then None even if later segments match, as in Apache Kafka.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR; CORRUPT_MESSAGE: a batch that may hold it cannot be read.
+            KafkaError: KAFKA_STORAGE_ERROR; CORRUPT_MESSAGE: a batch that may hold it cannot be read; INVALID_RECORD: a record
+                before it, in a compressed batch that may hold it, is larger than `max.decompressed.message.bytes`.
         """
         with self._working():
+            bytes_max = self.config.max_decompressed_message_bytes
             for segment in self.segments:
                 if segment.largest_timestamp_ms >= timestamp_ms:
-                    found = yield from segment.search_timestamp(timestamp_ms, self.log_start_offset)
+                    found = yield from segment.search_timestamp(timestamp_ms, self.log_start_offset, bytes_max)
                     return self._found_offset(found)
                 yield
         return None
@@ -282,7 +284,9 @@ class LogReader:
                 yield
             if latest.max_timestamp_ms < 0:
                 return None
-            found = yield from latest.search_timestamp(latest.max_timestamp_ms, self.log_start_offset)
+            found = yield from latest.search_timestamp(
+                latest.max_timestamp_ms, self.log_start_offset, self.config.max_decompressed_message_bytes
+            )
             return self._found_offset(found)
 
     def _found_offset(self, found: tuple[int, int] | None) -> FoundOffset | None:

@@ -15,7 +15,7 @@ from ..steps import Steps, to_the_end
 from ..topics.config import LogConfig
 from .batch_scan import RECOVERY_CHUNK_BYTES, SCAN_CHUNK_BYTES, batch_steps, batch_walk, find_batch
 from .segment_indexes import SegmentIndexes
-from .timestamp_search import first_record_from
+from .timestamp_search import RECORD_BYTES_MAX, first_record_from
 
 
 class SegmentReader:
@@ -203,14 +203,17 @@ class SegmentReader:
         """
         return to_the_end(self.search_timestamp(timestamp_ms, starting_offset))
 
-    def search_timestamp(self, timestamp_ms: int, starting_offset: int) -> Steps[tuple[int, int] | None]:
+    def search_timestamp(
+        self, timestamp_ms: int, starting_offset: int, record_bytes_max: int = RECORD_BYTES_MAX
+    ) -> Steps[tuple[int, int] | None]:
         """Search like `find_offset_by_timestamp`, in steps, as it may scan the whole segment.
 
-        Yields after some hundred batches, or one that it unpacked.
+        Yields after some hundred batches, or one that it unpacked. A larger record in a compressed batch ends the search with
+        KafkaError INVALID_RECORD.
         """
         offset = max(self._indexes.offset_before_timestamp(timestamp_ms), starting_offset)
         headers = self.headers(self.floor_position(offset))
-        return (yield from first_record_from(timestamp_ms, starting_offset, headers, self.log_file))
+        return (yield from first_record_from(timestamp_ms, starting_offset, headers, self.log_file, record_bytes_max))
 
     def sanity_check(self) -> None:
         """Check the ends of the index files, which is cheap, and the whole transaction index.

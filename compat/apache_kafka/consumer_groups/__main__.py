@@ -3,7 +3,8 @@
 Both brokers get each request and their answers are compared: ConsumerGroupHeartbeat of dynamic and static members that join,
 stay, give up partitions, leave, rejoin, send wrong epochs or claim partitions of others; subscriptions by name and by regular
 expression; topics that are created, expanded and deleted; ConsumerGroupDescribe, DescribeGroups, ListGroups, DeleteGroups;
-OffsetCommit, OffsetFetch and OffsetDelete. The assignor is `range`, as with `uniform` the two break ties differently.
+OffsetCommit, OffsetFetch and OffsetDelete. The assignor is `range`, as with `uniform` the two break ties differently. In some
+groups members vote for either, and no two share a topic.
 """
 
 import random
@@ -38,6 +39,9 @@ OVERRIDES = {
     "offsets.topic.num.partitions": "2",
 }
 TOPICS = ("alpha", "beta", "gamma")
+STRANGER = "stranger"
+# More than members of a full group.
+SLOTS = 6
 REGEXES = ("a.*", "(alpha|gamma)", "[ab].*a", ".*", "(", "")
 # How long a regular expression takes at most until Apache Kafka, which matches it in another thread, is done with it.
 REGEX_S = 0.1
@@ -61,15 +65,15 @@ def body(suite: Suite, options: Options) -> None:
 def life(suite: Suite, number: int, counts: dict[str, int], ottla: Side, kafka: Side) -> bool:
     """Run one group from its first member on, up to the first difference."""
     world = World(random.Random(number), f"g{number}", counts)
-    done: list[Step] = []
-    for _ in range(STEPS):
+    done: list[str] = []
+    for count in range(1, STEPS + 1):
         step = world.next_step()
-        done.append(step)
         ours, theirs = ottla.ask(step), kafka.ask(step)
         if ours != theirs:
             for one in done:
-                suite.note(str(one))
-            return suite.check(f"life {number}, request {len(done)}: {step}", False, f"{theirs} became {ours}")
+                suite.note(one)
+            return suite.check(f"life {number}, request {count}: {step}", False, f"{theirs} became {ours}")
+        done.append(f"{step} -> {ours}")
         world.answered(step, ours)
         if isinstance(step, Topic):
             time.sleep(TOPICS_CHANGE_S)
@@ -86,6 +90,7 @@ class Known:
         self.instance = instance
         self.epoch = 0
         self.given: Places = ()
+        self.vote: str | None = None
 
 
 class World:
@@ -99,6 +104,8 @@ class World:
         self.names = 0
         self.uses_regexes = False
         self._may_use_regexes = rng.random() < 0.3
+        self._votes = rng.random() < 0.3
+        """Whether members ask for assignors. Each then has topics of its own, so that all assignors agree."""
 
     def next_step(self) -> Step:
         rng = self.rng
@@ -106,7 +113,7 @@ class World:
             ["join", "beat", "leave", "commit", "fetch", "delete offsets", "look", "delete", "topic"],
             (14 if self.members else 200, 50, 6, 6, 3, 1, 12, 1, 2 if self.counts["alpha"] else 100),
         )[0]
-        known = rng.choice(self.members) if self.members and rng.random() < 0.97 else Known("stranger", None)
+        known = rng.choice(self.members) if self.members and rng.random() < 0.97 else Known(STRANGER, None)
         topic = rng.choice(TOPICS)
         match kind:
             case "join":
@@ -135,9 +142,11 @@ class World:
     def _join(self, known: Known) -> Beat:
         rng = self.rng
         if self.members and rng.random() < 0.3:
-            member, instance = known.member, known.instance
+            member, instance = known.member, known.instance if rng.random() < 0.9 else rng.choice(["i", "k"])
         else:
             self.names += 1
+            while any(_slot(f"m{self.names}") == _slot(one.member) for one in self.members):
+                self.names += 1
             member, instance = f"m{self.names}", rng.choice([None, None, "i", "k"])
         beat = Beat(
             self.group,
@@ -147,14 +156,28 @@ class World:
             instance=instance,
             rack=rng.choice([None, None, "north"]),
             rebalance_ms=rng.choice([60_000] * 9 + [-1]),
-            assignor=rng.choice([None] * 8 + ["range", "other"]),
+            assignor=self._assignor(member, instance),
             owns=rng.choice([(), (), (), (), (), (), (), (), None, (("alpha", (0,)),)]),
         )
         return self._subscribed(beat)._replace(version=1 if self._may_use_regexes else rng.randrange(2))
 
+    def _assignor(self, member: str, instance: str | None) -> str | None:
+        """Return the vote of a member. All voters agree: of two assignors with as many votes Apache Kafka chooses one by the order
+        of a hash table, which may change with each heartbeat."""
+        if not self._votes:
+            return self.rng.choice([None] * 8 + ["range", "other"])
+        others = [
+            one for one in self.members if one.member != member and (instance is None or one.instance != instance)
+        ]
+        votes = {one.vote for one in others if one.vote is not None}
+        return self.rng.choice([None, *(name for name in ("range", "uniform") if votes <= {name})])
+
     def _subscribed(self, beat: Beat) -> Beat:
         """Return the heartbeat with names of topics, an expression, or both."""
         rng = self.rng
+        if self._votes:
+            slot = _slot(beat.member)
+            return beat._replace(topics=TOPICS[slot : slot + 1])
         topics = tuple(rng.sample(TOPICS, rng.randint(1, 3)))
         if self._may_use_regexes and rng.random() < 0.5:
             return beat._replace(topics=rng.choice([None, topics]), regex=rng.choice(REGEXES))
@@ -168,6 +191,8 @@ class World:
             beat = self._subscribed(beat)
         rebalance_ms = rng.choice([-1] * 6 + [60_000])
         instance = known.instance if rng.random() < 0.95 else rng.choice(["i", None])
+        if self._votes and rng.random() < 0.2:
+            beat = beat._replace(assignor=self._assignor(known.member, known.instance))
         epoch = self._some_epoch(known)
         return beat._replace(epoch=epoch, instance=instance, rebalance_ms=rebalance_ms)
 
@@ -190,14 +215,23 @@ class World:
         known = next((one for one in self.members if one.member == member), None)
         if epoch == -1:
             self.members = [one for one in self.members if one is not known]
-        elif known is None:
-            self.members = [one for one in self.members if one.instance is None or one.instance != step.instance]
+            return
+        replaced = [one for one in self.members if one.instance is not None and one.instance == step.instance]
+        if known is None:
             known = Known(member, step.instance)
-            self.members.append(known)
-        if known is not None:
-            known.epoch = max(epoch, 0)
-            if assignment is not None:
-                known.given = assignment
+        if step.epoch == 0 and replaced:
+            known.vote = replaced[0].vote
+        self.members = [one for one in self.members if one is not known and one not in replaced] + [known]
+        known.epoch = max(epoch, 0)
+        known.instance = step.instance or known.instance
+        known.vote = step.assignor or known.vote
+        if assignment is not None:
+            known.given = assignment
+
+
+def _slot(member: str) -> int:
+    """Return the member's place: the first ones have a topic each, if members ask for different assignors."""
+    return len(TOPICS) if member == STRANGER else int(member[1:]) % SLOTS
 
 
 if __name__ == "__main__":

@@ -122,6 +122,12 @@ class Side:
             time.sleep(PAUSE_S)
 
     def ask(self, step: Step) -> Answer:
+        """Take the step; again while Apache Kafka, just started, still moves the coordinator."""
+        while (answer := self._ask(step))[0] == "NOT_COORDINATOR":
+            time.sleep(PAUSE_S)
+        return answer
+
+    def _ask(self, step: Step) -> Answer:
         match step:
             case Beat():
                 return self._beat(step)

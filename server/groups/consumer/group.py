@@ -36,6 +36,7 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, Assignment]):
         regexes: Regular expressions in use that have been resolved.
         regex_subscribers: Regular expression in use -> number of members that use it.
         name_subscribers: Set of topic names -> number of members that name exactly these.
+        assignor_votes: Assignor -> number of members that ask for it.
         classic_count: Number of members that use the classic protocol.
         owners: Owner of each partition, including partitions that must still be given up.
         version: Number that grows with each change of the other inputs of a member's step: the owners of partitions, and the
@@ -56,6 +57,7 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, Assignment]):
         self.regexes: dict[str, ResolvedRegex] = {}
         self.regex_subscribers: dict[str, int] = {}
         self.name_subscribers: dict[frozenset[str], int] = {}
+        self.assignor_votes: dict[str, int] = {}
         self.classic_count = 0
         self.version = 0
         self.has_old_metadata = False
@@ -153,11 +155,12 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, Assignment]):
     def put(self, member: ConsumerMember) -> None:
         """Add or replace a member, as its record says."""
         before = self.members.get(member.member_id)
-        said = None if before is None else (before.topic_names, before.topic_regex, before.classic)
-        if said != (member.topic_names, member.topic_regex, member.classic):
+        if before is None or _counted(before) != _counted(member):
             if before is not None:
                 self._count(before, -1)
             self._count(member, 1)
+        if before is not None and before.instance_id != member.instance_id:
+            self._forget_instance(before)
         self.members[member.member_id] = member
         self.version += 1
         self.owners.note(before or ConsumerMember(member.member_id), member)
@@ -171,7 +174,10 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, Assignment]):
         self._count(member, -1)
         self.version += 1
         self.owners.note(member, ConsumerMember(member_id))
-        if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
+        self._forget_instance(member)
+
+    def _forget_instance(self, member: ConsumerMember) -> None:
+        if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
             del self.static_members[member.instance_id]
 
     def resolve(self, regex: str, resolved: ResolvedRegex | None) -> None:
@@ -184,12 +190,19 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, Assignment]):
             self.regexes[regex] = resolved
 
     def _count(self, member: ConsumerMember, by: int) -> None:
-        """Count one member more, or one less, with this subscription and protocol."""
+        """Count one member more, or one less, with this subscription, assignor and protocol."""
         self._subscribed_topics = None
         self.classic_count += by * (member.classic is not None)
         _add(self.name_subscribers, member.topic_names, by)
         if member.topic_regex:
             _add(self.regex_subscribers, member.topic_regex, by)
+        if member.assignor is not None:
+            _add(self.assignor_votes, member.assignor, by)
+
+
+def _counted(member: ConsumerMember) -> tuple[object, ...]:
+    """Return what a group counts of its members."""
+    return member.topic_names, member.topic_regex, member.assignor, member.classic
 
 
 def all_topics(names: Iterable[frozenset[str]], regexes: Iterable[ResolvedRegex]) -> frozenset[str]:

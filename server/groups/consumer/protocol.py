@@ -397,7 +397,7 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
         Any change of the group during the job brings it to a later epoch, for which another target is made.
         """
         epoch, members, before, regexes = group.epoch, dict(group.members), dict(group.targets), dict(group.regexes)
-        name = targets.preferred_assignor(members.values(), self._settings.group_consumer_assignors[0])
+        name = targets.preferred_assignor(group.assignor_votes, self._settings.group_consumer_assignors[0])
         with assigning(group, self._elapsed_ms):
             found = yield from targets.new_targets(regexes, members, before, ASSIGNORS[name], self._topics)
             whole = yield from targets.target_records(group, found, self._store.max_batch_bytes(shard.partition))
@@ -459,14 +459,14 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
         dropped = sorted(group.regexes_dropped_with(leaving))
         changes = [change for member_id in gone for change in records.member_tombstones(group.group_id, member_id)]
         changes += [records.regex(group.group_id, pattern, None) for pattern in dropped]
-        names = group.subscribed_without(leaving)
-        is_same = names == group.subscribed_topics
-        topics_hash = group.metadata_hash if is_same else self._hashes.hash_of(names)
+        topics_hash = self._hashes.hash_of(group.subscribed_without(leaving))
         changes.append(records.group_epoch(group.group_id, group.epoch + 1, topics_hash))
         if len(gone) == len(group.members):
-            # As in Apache Kafka since 4.4.0: without members nothing is left to assign.
-            changes.append(records.target_metadata(group.group_id, group.epoch + 1, now_ms))
+            # As in Apache Kafka since 4.4.0: without members nothing is left to assign. The next member gets partitions at once.
+            changes.append(records.target_metadata(group.group_id, group.epoch + 1, 0))
         self.write(shard, group.group_id, changes, now_ms)
+        if not group.members:
+            group.assigned_at_ms = None
         for member_id in gone:
             self.timers.stop(group, member_id)
         if must_downgrade and is_large(stay):

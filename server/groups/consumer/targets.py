@@ -7,7 +7,8 @@ job makes it, from the members at its start, which keep their earlier targets un
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError
@@ -27,13 +28,21 @@ TOPICS_AT_ONCE = 500
 """Limit for topics whose target is made in one piece. Each is a row in the target, the partitions and the answer."""
 
 
-def preferred_assignor(members: Iterable[ConsumerMember], default: str) -> str:
-    """Return the assignor that most members ask for; `default` if no member asks for one."""
-    votes: dict[str, int] = {}
-    for member in members:
-        if member.assignor is not None:
-            votes[member.assignor] = votes.get(member.assignor, 0) + 1
-    return max(votes, key=votes.__getitem__, default=default)
+def preferred_assignor(votes: Mapping[str, int], default: str) -> str:
+    """Return the assignor that most members ask for; `default` if no member asks for one.
+
+    Of assignors with as many votes it is the last in the alphabet, so `uniform`. Apache Kafka describes the same, but computes
+    targets, and whether the group needs a new epoch, by the order of another hash table.
+    """
+    return max(votes, key=lambda name: (votes[name], name), default=default)
+
+
+def preferred_with(group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, default: str) -> str:
+    """Return the assignor that most members ask for once `old` is `new`; a new member has no vote in `old`."""
+    votes = Counter(group.assignor_votes)
+    votes.subtract([] if old.assignor is None else [old.assignor])
+    votes.update([] if new.assignor is None else [new.assignor])
+    return preferred_assignor(+votes, default)
 
 
 def names_of(member: ConsumerMember, regexes: Mapping[str, ResolvedRegex]) -> frozenset[str]:

@@ -158,7 +158,7 @@ class ConsumerTransition:
         has_new_names = new.topic_names != old.topic_names
         has_new_regex = new.topic_regex != old.topic_regex
         is_unknown = False
-        self._must_bump = has_new_names
+        self._must_bump = has_new_names or self._is_other_assignor()
         if has_new_names:
             self._check_names()
         if has_new_regex:
@@ -175,6 +175,14 @@ class ConsumerTransition:
         if is_unknown or group.regex_subscribers:
             self.must_resolve = self._is_time_to_resolve(is_unknown=is_unknown)
         return is_subscription_changed(old, new)
+
+    def _is_other_assignor(self) -> bool:
+        """Whether the member's vote gives the group another assignor, as counts in Apache Kafka since 4.4.0."""
+        if self.member.assignor == self.old.assignor:
+            return False
+        group, default = self.group, self._around.settings.group_consumer_assignors[0]
+        before = targets.preferred_assignor(group.assignor_votes, default)
+        return targets.preferred_with(group, self.old, self.member, default) != before
 
     def _subscribed_topics(self) -> frozenset[str]:
         """Return the topics that any member subscribes to, with this member's changes."""
@@ -247,7 +255,7 @@ class ConsumerTransition:
         )
         if self.must_assign:
             return group.assignment_epoch, held
-        name = targets.preferred_assignor(members.values(), settings.group_consumer_assignors[0])
+        name = targets.preferred_with(group, self.old, new, settings.group_consumer_assignors[0])
         before = {**group.targets, new.member_id: held}
         assigned = to_the_end(targets.new_targets(group.regexes, members, before, ASSIGNORS[name], self._around.topics))
         self.changes += targets.changes(group, assigned, self._epoch, self._around.now_ms)

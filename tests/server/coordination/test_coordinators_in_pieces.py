@@ -383,7 +383,7 @@ def test_a_leaving_member_causes_no_scan_of_other_members_topics() -> None:
     groups.advance(SESSION_MS + 1)
 
     assert not groups.table().members
-    assert len(looks) <= 1
+    assert len(looks) <= 2, "for the hash of the only topic, and for whether it has racks"
 
 
 def test_an_offset_committed_during_expiry_stays() -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from ottla.protocol.batch_builder import build_batch
+from ottla.protocol.compression import Codec
 from ottla.protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from ottla.protocol.records import RecordBatch
 from ottla.storage.disk import paths
@@ -445,6 +447,21 @@ def test_a_search_by_time_finds_the_first_late_enough_record(
     timestamp: int, expected: tuple[int, int, int] | None
 ) -> None:
     assert to_the_end(timed(10, 30, 20, 40, rolls=(1,)).search_timestamp(timestamp)) == expected
+
+
+def test_a_search_by_time_ends_at_a_compressed_record_that_is_too_large() -> None:
+    log = make_log()
+    for first, codec in (10, Codec.GZIP), (20, Codec.NONE):
+        records = [(number, first + number, b"k", bytes(size), ()) for number, size in enumerate((1, 5_000, 1))]
+        put(log, build_batch(records, codec=codec), leader_epoch=0)
+    log.config = replace(log.config, max_decompressed_message_bytes=1_000)
+    assert to_the_end(log.search_timestamp(10)) == (10, 0, 0), "the record before it"
+    assert to_the_end(log.search_timestamp(21)) == (21, 4, 0), "no bound without compression"
+    assert to_the_end(log.search_max_timestamp()) == (22, 5, 0)
+    for timestamp in 11, 12:
+        with pytest.raises(KafkaError, match=r"record 1 is larger than max.decompressed.message.bytes=1000") as raised:
+            to_the_end(log.search_timestamp(timestamp))
+        assert raised.value.code is ErrorCode.INVALID_RECORD
 
 
 def test_a_search_by_time_skips_records_below_the_log_start() -> None:

@@ -168,6 +168,28 @@ def test_a_new_assignment_waits_until_the_last_is_old_enough() -> None:
     assert groups.table().assignment_epoch == 3
 
 
+def test_the_first_member_of_an_empty_group_has_everything_at_once() -> None:
+    groups = ConsumerGroups(orders=2, settings={"group_consumer_assignment_interval_ms": 1_000})
+    groups.enter("a")
+    groups.beat("a", -1)
+    again = groups.restarted()
+    for each in (groups, again):
+        joined = each.enter("b")
+        assert (joined.member_epoch, each.given(joined)) == (4, {"orders": {0, 1}})
+
+
+def test_a_vote_that_gives_the_group_another_assignor_brings_it_to_its_next_epoch() -> None:
+    groups = ConsumerGroups(orders=2)
+    groups.enter("a")
+    assert groups.beat("a", 2, server_assignor="uniform").member_epoch == 2, "uniform is the default"
+    assert groups.beat("a", 2, server_assignor="range").member_epoch == 3
+    assert groups.beat("a", 3, server_assignor="range").member_epoch == 3
+    assert groups.enter("b", server_assignor="uniform").member_epoch == 4
+    assert groups.described().assignor_name == "uniform", "of as many votes"
+    groups.beat("a", 3, server_assignor="uniform")
+    assert groups.table().epoch == 4
+
+
 def test_the_assignor_requested_by_most_members_is_used() -> None:
     groups = ConsumerGroups(orders=2)
     groups.enter("a")

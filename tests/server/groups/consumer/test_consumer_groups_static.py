@@ -64,6 +64,14 @@ def test_an_instance_id_in_use_is_not_given_to_another() -> None:
     )
 
 
+def test_a_member_that_takes_another_instance_id_releases_its_own() -> None:
+    groups = two_static()
+    groups.enter("b", instance_id="l")
+    assert groups.table().static_members == {"i": "a", "l": "b"}
+    assert groups.enter("c", instance_id="k").member_id == "c"
+    assert groups.restarted().table().static_members == {"i": "a", "l": "b", "k": "c"}
+
+
 def test_a_replaced_member_is_fenced() -> None:
     groups = two_static()
     groups.beat("b", -2, instance_id="k")

@@ -18,6 +18,16 @@ def test_added_partitions_are_assigned_by_the_next_heartbeat() -> None:
     assert (answer.member_epoch, groups.given(answer)) == (3, {"orders": {0, 1, 2}})
 
 
+def test_the_epoch_of_a_member_that_leaves_is_also_that_of_changed_topics() -> None:
+    groups = ConsumerGroups(orders=1)
+    groups.enter("a")
+    groups.enter("b")
+    groups.grow_topic("orders", 3)
+    groups.beat("b", -1)
+    answer = groups.beat("a", 2)
+    assert (answer.member_epoch, groups.given(answer)) == (4, {"orders": {0, 1, 2}})
+
+
 def test_a_topic_created_later_is_assigned() -> None:
     groups = ConsumerGroups()
     assert groups.given(groups.enter("a")) == {}
