@@ -187,9 +187,8 @@ class World:
             case Drop():
                 self._ended(step.member)
                 if not self._sessions:
-                    # Share partitions are released, and must be loaded again. Apache Kafka writes locks that expired together
-                    # one by one (../DIFFERENCES.md). That shows in the loaded batches, unless a later write follows.
-                    self._queue.appendleft(Settled(self.group, tuple(sorted(self._loaded)), joins=True))
+                    # Share partitions are released, and must be loaded again.
+                    self._queue.appendleft(Settled(self.group, tuple(sorted(self._loaded))))
                     self._queue.appendleft(Pause(RELEASED_S))
                     self._loaded.clear()
             case Beat():
@@ -434,7 +433,7 @@ class World:
         rng = self._rng
         group = self.group if rng.random() < 0.04 else f"{self.group}-states"
         place = rng.choice((*self._places[:2], *self._places[:2], Place(UNKNOWN_TOPIC, 0), Place(self.topics[0], 7)))
-        state_epoch, leader_epoch = rng.choice((0, 1, 1, 2)), rng.choice((-1, 0, 0, 0, 1))
+        state_epoch, leader_epoch = rng.choice((-1, 0, 0, 1, 1, 1, 1, 2)), rng.choice((-1, 0, 0, 0, 0, 0, 1, 1))
         if group == self.group:
             return Summary(group, place, leader_epoch, rng.randrange(2))
         match rng.choices(("init", "read", "write", "delete", "summary"), (20, 25, 40, 5, 20))[0]:
