@@ -14,6 +14,7 @@ from ottla.protocol.messages import write_share_group_state as writing
 from ottla.protocol.messages.read_share_group_state import PartitionData
 from ottla.server.client.connection import Client
 
+from .sayings import Ranges, without
 from .steps import DeleteState, InitState, Place, ReadState, Settled, States, Summary, WriteState
 
 NOBODY = -1
@@ -61,6 +62,24 @@ def from_the_later(one: dict[Place, StateRow], other: dict[Place, StateRow]) -> 
         place: (0, tuple(_from(batches, max(start, other[place][0] if place in other else start))))
         for place, (start, batches) in one.items()
     }
+
+
+def without_gaps(states: dict[Place, StateRow], topic: str, gaps: Ranges) -> dict[Place, StateRow]:
+    """Return the states without those of offsets that the log of one topic lacks: Apache Kafka does not write that they are
+    archived (../DIFFERENCES.md)."""
+    return {
+        place: (start, tuple(_outside(batches, gaps))) if place.topic == topic else (start, batches)
+        for place, (start, batches) in states.items()
+    }
+
+
+def _outside(batches: Iterable[StateBatch], gaps: Ranges) -> Iterator[StateBatch]:
+    for first, last, state, count in batches:
+        left: Ranges = [(first, last)]
+        for gap in gaps:
+            left = without(left, *gap)
+        for low, high in left:
+            yield low, high, state, count
 
 
 def _from(batches: Iterable[StateBatch], start: int) -> Iterator[StateBatch]:

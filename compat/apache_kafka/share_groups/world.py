@@ -416,12 +416,13 @@ class World:
         rng = self._rng
         names = rng.sample((*self.topics, UNKNOWN_TOPIC), rng.randint(1, 2))
         end = max(self._ends.values(), default=0)
-        return AlterOffsets(
-            self.group,
-            tuple(
-                (name, ((rng.choice((0, 1, 1, 7)), rng.choice((0, -1, rng.randint(0, end + 3)))),)) for name in names
-            ),
-        )
+
+        def row(partition: int) -> tuple[int, int]:
+            return partition, rng.choice((0, -1, rng.randint(0, end + 3)))
+
+        # In Apache Kafka a topic of which only unknown partitions are named counts as known (../DIFFERENCES.md).
+        rows = [(row(rng.randrange(2)), *((row(7),) if rng.random() < 0.25 else ())) for _ in names]
+        return AlterOffsets(self.group, tuple(zip(names, rows, strict=True)))
 
     def _forget(self) -> Step:
         return DeleteOffsets(self.group, tuple(self._rng.sample((*self.topics, UNKNOWN_TOPIC), 2)))
