@@ -76,6 +76,8 @@ class World:
         self._loaded: set[Place] = set()
         self._starts: dict[Place, int] = {}
         """The start offsets of logs after DeleteRecords."""
+        self._moved: dict[Place, int] = {}
+        """The start offsets of the group after AlterShareGroupOffsets."""
         self._joined: set[str] = set()
         self._transactions: dict[str, set[Place]] = {}
         self._batches: dict[str, list[tuple[Place, int, int]]] = defaultdict(list)
@@ -207,6 +209,9 @@ class World:
                     self._queue.extend(self._joining())
             case AlterOffsets():
                 self._loaded.clear()
+                asked = {Place(topic, index): offset for topic, rows in step.rows for index, offset in rows}
+                accepted = {Place(topic, index) for topic, index, error, _ in answer[2] if error == "NONE"}
+                self._moved |= {place: offset for place, offset in asked.items() if place in accepted}
             case DeleteRecords():
                 if answer[0] == "NONE":
                     self._starts[step.place] = answer[1]
@@ -219,15 +224,16 @@ class World:
                     self._aborted += batches
 
     def stumbles(self, step: Step, theirs: Answer, ours: Answer) -> bool:
-        """Whether a fetch met a batch of which the beginning was deleted, as Apache Kafka does (../DIFFERENCES.md): it acquired that, or failed
-        as the transaction was aborted. A fetch that waited tells of no error then, and of no records, now and ever after: so of those
-        partitions alone, where that is all that differs."""
+        """Whether a fetch met a batch in which the log or the group begins, as Apache Kafka does (../DIFFERENCES.md): it acquired what was
+        deleted, or failed as the transaction was aborted. A fetch that waited tells of no error then, and of no records, now and ever
+        after: so of those partitions alone, where that is all that differs."""
         if not isinstance(step, Fetch):
             return False
         if any(
-            row[0] == "UNKNOWN_SERVER_ERROR" or any(first < self._starts[place] for first, _, _ in row[5])
+            (row[0] == "UNKNOWN_SERVER_ERROR" and (start or self._begins_in_aborted(place)))
+            or any(first < start for first, _, _ in row[5])
             for place, row in theirs[4].items()
-            if self._starts.get(place, 0)
+            for start in (self._starts.get(place, 0),)
         ):
             return True
         of_theirs, of_ours = theirs[4], ours[4]
@@ -237,8 +243,8 @@ class World:
         )
 
     def _begins_in_aborted(self, place: Place) -> bool:
-        start = self._starts.get(place, 0)
-        return any(of == place and first < start < end for of, first, end in self._aborted)
+        starts = self._starts.get(place, 0), self._moved.get(place, 0)
+        return any(of == place and first < start < end for of, first, end in self._aborted for start in starts)
 
     def _fetched(self, step: Fetch, answer: Answer, began_s: float, ended_s: float) -> None:
         if answer[0] != "NONE":
