@@ -43,7 +43,12 @@ class Entry(NamedTuple):
 
 @dataclass
 class State:
-    """The state of one share partition: offset -> delivery state and count, for records that are not new."""
+    """The state of one share partition.
+
+    Attributes:
+        leader_epoch: The highest one of its records, with which the state can be read and stays as it is.
+        records: Offset -> delivery state and count, for records that are not new.
+    """
 
     state_epoch: int
     leader_epoch: int
@@ -105,7 +110,7 @@ def in_ottlas_words(entry: Entry) -> str:
     of, said = entry.place, entry.said
     who = f"share group {of.group!r} topic {of.topic_id} partition {of.partition}"
     if said is None:
-        return f"{who} is gone"
+        return f"{who} deleted"
     batches = ", ".join(
         f"{each['firstOffset']}..{each['lastOffset']} {NAMES[each['deliveryState']]} {each['deliveryCount']}"
         for each in said["stateBatches"]
@@ -130,16 +135,17 @@ def put_together(entries: Iterable[Entry]) -> dict[Place, State]:
             found.pop(entry.place, None)
             continue
         complete = said.get("deliveryCompleteCount", NOT_SAID)
+        known = found.get(entry.place)
+        leader_epoch = max(said["leaderEpoch"], 0 if known is None else known.leader_epoch)
         if entry.kind == SNAPSHOT:
-            state = State(said["stateEpoch"], said["leaderEpoch"], said["startOffset"], complete)
+            state = State(said["stateEpoch"], leader_epoch, said["startOffset"], complete)
             found[entry.place] = state
-        elif (known := found.get(entry.place)) is None:
+        elif known is None:
             continue  # its snapshot has been pruned: a tombstone follows, or another snapshot
         else:
             state = known
             state.complete = complete
-            if said["leaderEpoch"] != NOT_SAID:
-                state.leader_epoch = said["leaderEpoch"]
+            state.leader_epoch = leader_epoch
             if said["startOffset"] != NOT_SAID:
                 state.start = said["startOffset"]
         for each in said["stateBatches"]:

@@ -60,12 +60,12 @@ def judge_states(suite: Suite, what: str, bootstrap: str, expected: Mapping[Plac
         suite.equal(f"{what}: start offsets and lags", offsets, _offsets(client, {place.group for place in expected}))
 
 
-def _read(bootstrap: str, places: Mapping[Place, State]) -> Told:
+def _read(bootstrap: str, expected: Mapping[Place, State]) -> Told:
     deadline_s = time.monotonic() + LOADED_WITHIN_S
     found: Told = {}
     with client_of(bootstrap) as client:
-        for place in places:
-            row = PartitionData(partition=place.partition, leader_epoch=NOT_SAID)
+        for place, state in expected.items():
+            row = PartitionData(partition=place.partition, leader_epoch=state.leader_epoch)
             topic = ReadStateData(topic_id=urlsafe_b64decode(f"{place.topic_id}=="), partitions=(row,))
             while True:
                 answer = client.ask(ReadShareGroupStateRequest(group_id=place.group, topics=(topic,)))
