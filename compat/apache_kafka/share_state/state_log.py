@@ -43,12 +43,7 @@ class Entry(NamedTuple):
 
 @dataclass
 class State:
-    """The state of one share partition.
-
-    Attributes:
-        leader_epoch: The highest one of its records, with which the state can be read and stays as it is.
-        records: Offset -> delivery state and count, for records that are not new.
-    """
+    """The state of one share partition: offset -> delivery state and count, for records that are not new."""
 
     state_epoch: int
     leader_epoch: int
@@ -135,17 +130,16 @@ def put_together(entries: Iterable[Entry]) -> dict[Place, State]:
             found.pop(entry.place, None)
             continue
         complete = said.get("deliveryCompleteCount", NOT_SAID)
-        known = found.get(entry.place)
-        leader_epoch = max(said["leaderEpoch"], 0 if known is None else known.leader_epoch)
         if entry.kind == SNAPSHOT:
-            state = State(said["stateEpoch"], leader_epoch, said["startOffset"], complete)
+            state = State(said["stateEpoch"], said["leaderEpoch"], said["startOffset"], complete)
             found[entry.place] = state
-        elif known is None:
+        elif (known := found.get(entry.place)) is None:
             continue  # its snapshot has been pruned: a tombstone follows, or another snapshot
         else:
             state = known
             state.complete = complete
-            state.leader_epoch = leader_epoch
+            if said["leaderEpoch"] != NOT_SAID:
+                state.leader_epoch = said["leaderEpoch"]
             if said["startOffset"] != NOT_SAID:
                 state.start = said["startOffset"]
         for each in said["stateBatches"]:
