@@ -82,7 +82,7 @@ GROUP_OPTIONS: dict[str, Option] = {
             OptionType.STRING,
             LATEST,
             Check("must be earliest, latest or by_duration:PnDTnHnMn.nS", is_reset),
-            "Where a share group starts in a partition that it has not read before.",
+            "Where a share group starts in a topic that it has not read before.",
         ),
         Option(
             "share.isolation.level",

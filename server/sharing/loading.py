@@ -39,7 +39,7 @@ class ShareGroupConfig(NamedTuple):
     """How records are delivered to the members of a share group: what is set of the group, else the broker's values.
 
     Attributes:
-        reset: Start of the group in a partition that it has not read before.
+        reset: Start of the group in a topic that it has not read before.
         reads_committed: Whether the group gets no records of open or aborted transactions.
         may_renew: Whether members may renew the lock of a record.
     """

@@ -25,7 +25,7 @@ from ..coordination.jobs import Job
 from ..coordination.shard import Shard
 from ..partitions.internal_topics import SHARE_STATE_TOPIC
 from .share_records import Change, SharePartitionKey, key_of, read_batches, read_record, write_batches
-from .state_batches import ShareStateBatch, are_apart, merged, seams_of, with_more
+from .state_batches import ShareStateBatch, are_merged, merged, with_more
 
 WRITTEN_MAX = 2_000
 """Maximum number of state batches in one write; leaders write a quarter of it (`share_partition.RUNS_AT_ONCE`). Applying that
@@ -34,9 +34,10 @@ BATCHES_MAX = 20_000
 """Maximum number of state batches of a share partition: twice the number of records that may be in flight, with the highest
 value of `group.share.max.partition.max.record.locks`."""
 NOT_SAID = -1
-"""Epoch, offset or number that a request leaves unchanged."""
+"""Offset or number that a request leaves unchanged, and an epoch that no request may have."""
 _EPOCH_MAX = 2**31 - 1
 # In Apache Kafka's words, which members of a share group also get.
+_NEGATIVE = "The {} epoch cannot be a negative number."
 _LATE_LEADER = "The leader epoch in the request is older than the epoch on the broker."
 _LATE_STATE = "The share coordinator rejected the request because the share-group state epoch did not match."
 
@@ -46,7 +47,7 @@ class ShareState:
     """Written state of one share partition.
 
     Attributes:
-        seams: Seams of `batches` (`state_batches.Combined`).
+        batches: States of records, `state_batches.merged`.
         snapshot_offset: Offset of its last snapshot in the log.
         updates: Number of updates since the last snapshot that was made because of their number.
         state_fence, leader_fence: Highest epochs of requests; a request with a lower epoch is late. These and `updates` may be
@@ -63,7 +64,6 @@ class ShareState:
     write_ms: int
     snapshot_offset: int
     updates: int = 0
-    seams: tuple[int, ...] = ()
     state_fence: int = NOT_SAID
     leader_fence: int = NOT_SAID
 
@@ -113,8 +113,9 @@ class ShareStates:
         """Return the record that initializes a state, or resets it, at an offset; -1 if the offset is not known yet.
 
         Raises:
-            KafkaError: FENCED_STATE_EPOCH.
+            KafkaError: INVALID_REQUEST, FENCED_STATE_EPOCH.
         """
+        _check_epoch("state", state_epoch)
         state = self._states.get(key)
         if state is not None:
             _check_state_epoch(state, state_epoch)
@@ -139,6 +140,8 @@ class ShareStates:
         Raises:
             KafkaError: INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH.
         """
+        _check_epoch("leader", written.leader_epoch)
+        _check_epoch("state", written.state_epoch)
         state = self._checked(key, written.leader_epoch, "Write")
         _check_state_epoch(state, written.state_epoch)
         count = written.told or len(written.batches)
@@ -156,8 +159,9 @@ class ShareStates:
         Raises:
             KafkaError: INVALID_REQUEST, FENCED_LEADER_EPOCH.
         """
+        _check_epoch("leader", leader_epoch)
         state = self._checked(key, leader_epoch, "Read")
-        if leader_epoch in (NOT_SAID, state.leader_fence):
+        if leader_epoch == state.leader_fence:
             return None
         same = WrittenState(state.state_epoch, leader_epoch, state.start_offset, state.delivery_complete_count, ())
         return self._record(key, state, same, leader_epoch, now_ms)
@@ -183,26 +187,32 @@ class ShareStates:
         if state is None:
             message = f"{what} operation on uninitialized share partition not allowed."
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-        if NOT_SAID != leader_epoch < state.leader_fence:
+        if leader_epoch < state.leader_fence:
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, _LATE_LEADER)
         return state
 
     def _record(
         self, key: SharePartitionKey, state: ShareState, written: WrittenState, leader_epoch: int, now_ms: int
     ) -> Change:
-        """Return an update, or a snapshot after the configured number of updates."""
+        """Return an update, or a snapshot after the configured number of updates.
+
+        A late write, with an earlier start offset or a lower count, moves neither back.
+        """
+        start, count = max(
+            (state.start_offset, state.delivery_complete_count),
+            (written.start_offset, written.delivery_complete_count),
+        )
         said = written.batches
-        if said and (said[0].first_offset < written.start_offset or not are_apart(said)):
-            said = tuple(merged(said, written.start_offset))
+        if said and (said[0].first_offset < start or not are_merged(said)):
+            said = tuple(merged(said, start))
         if state.updates < self._updates_per_snapshot:
             return key_of(ShareUpdateKey, key), ShareUpdateValue(
                 snapshot_epoch=state.snapshot_epoch,
                 leader_epoch=leader_epoch,
-                start_offset=written.start_offset,
-                delivery_complete_count=written.delivery_complete_count,
+                start_offset=start,
+                delivery_complete_count=count,
                 state_batches=write_batches(said),
             )
-        start = state.start_offset if written.start_offset == NOT_SAID else written.start_offset
         return _snapshot(
             key,
             replace(
@@ -210,8 +220,8 @@ class ShareStates:
                 snapshot_epoch=_after(state.snapshot_epoch),
                 leader_epoch=leader_epoch,
                 start_offset=start,
-                delivery_complete_count=written.delivery_complete_count,
-                batches=tuple(with_more(state.batches, said, start, state.seams).batches),
+                delivery_complete_count=count,
+                batches=tuple(with_more(state.batches, said, start)),
                 create_ms=now_ms,
                 write_ms=now_ms,
             ),
@@ -238,7 +248,7 @@ class ShareStates:
 
 def _from_snapshot(value: ShareSnapshotValue, before: ShareState | None, offset: int, updates: int) -> ShareState:
     batches = read_batches(value.state_batches)
-    if not are_apart(batches):
+    if not are_merged(batches):
         batches = tuple(merged(batches, value.start_offset))
     return ShareState(
         snapshot_epoch=value.snapshot_epoch,
@@ -251,7 +261,6 @@ def _from_snapshot(value: ShareSnapshotValue, before: ShareState | None, offset:
         write_ms=value.write_timestamp,
         snapshot_offset=offset,
         updates=updates,
-        seams=seams_of(batches),
         state_fence=value.state_epoch if before is None else max(value.state_epoch, before.state_fence),
         leader_fence=value.leader_epoch if before is None else max(value.leader_epoch, before.leader_fence),
     )
@@ -259,14 +268,12 @@ def _from_snapshot(value: ShareSnapshotValue, before: ShareState | None, offset:
 
 def _updated(state: ShareState, value: ShareUpdateValue) -> ShareState:
     start = state.start_offset if value.start_offset == NOT_SAID else value.start_offset
-    batches, seams = with_more(state.batches, read_batches(value.state_batches), start, state.seams)
     return replace(
         state,
         leader_epoch=state.leader_epoch if value.leader_epoch == NOT_SAID else value.leader_epoch,
         start_offset=start,
         delivery_complete_count=value.delivery_complete_count,
-        batches=tuple(batches),
-        seams=seams,
+        batches=tuple(with_more(state.batches, read_batches(value.state_batches), start)),
         updates=state.updates + 1,
         leader_fence=max(value.leader_epoch, state.leader_fence),
     )
@@ -285,8 +292,13 @@ def _snapshot(key: SharePartitionKey, state: ShareState) -> Change:
     )
 
 
+def _check_epoch(whose: str, epoch: int) -> None:
+    if epoch < 0:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, _NEGATIVE.format(whose))
+
+
 def _check_state_epoch(state: ShareState, state_epoch: int) -> None:
-    if NOT_SAID != state_epoch < state.state_fence:
+    if state_epoch < state.state_fence:
         raise KafkaError(ErrorCode.FENCED_STATE_EPOCH, _LATE_STATE)
 
 

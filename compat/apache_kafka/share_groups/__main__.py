@@ -24,9 +24,10 @@ from ...support.brokers.apache_kafka import ApacheKafkaProcess
 from ...support.brokers.ottla_process import OttlaProcess
 from ...support.suite import NotRunError, Options, Suite, run_suite
 from .asking import Side
-from .compacting import compacted_topic
+from .compacting import compacted_topic, gaps
 from .comparing import Difference, compared, goes_on, trips
 from .configurations import KINDS, Kind
+from .sayings import Ranges
 from .steps import Fetch, Pause, Settled, Step
 from .world import COMPACTED, World
 
@@ -139,6 +140,7 @@ class Life:
     def __init__(self, kind: Kind, name: str, number: int, sides: tuple[Side, Side]) -> None:
         self._sides = sides
         self._world = World(random.Random(f"{name} {number}"), kind, f"{name}-{number}")
+        self._gaps: Ranges = []
         self._done: list[Step] = []
         self._is_over = False
         self.asked = self.again = self.tripped = 0
@@ -154,6 +156,7 @@ class Life:
                 side.logs.create(topic, 2)
             if self._world.has_compacted:
                 side.logs.know(COMPACTED)
+                self._gaps = gaps(side)
         for step in steps:
             takes_s = step.wait_ms / 1000 if isinstance(step, Fetch) else 0.0
             time.sleep(self._world.times.quiet_s(time.monotonic(), takes_s))
@@ -169,7 +172,7 @@ class Life:
 
     def _ask(self, step: Step) -> Difference | None:
         began_s = time.monotonic()
-        theirs, ours, tries = compared(step, *self._sides, has_ended=self._world.times.has_ended)
+        theirs, ours, tries = compared(step, *self._sides, has_ended=self._world.times.has_ended, gaps=self._gaps)
         self.again += tries
         if trips(step, ours, theirs):
             self.tripped += 1

@@ -8,6 +8,7 @@ from ottla.protocol.batch_builder import build_batch
 
 from .asking import Side
 from .logs import BEGAN_MS
+from .sayings import Ranges
 from .steps import Place
 from .world import COMPACTED
 
@@ -36,3 +37,13 @@ def compacted_topic(sides: tuple[Side, ...]) -> None:
             return
         time.sleep(PAUSE_S)
     raise RuntimeError(f"{COMPACTED} was not cleaned alike: {theirs} became {ours}")
+
+
+def gaps(side: Side) -> Ranges:
+    """Return the offsets that are in no batch of the compacted log, up to its last batch."""
+    found, at = [], 0
+    for batch in side.logs.batches(Place(COMPACTED, 0)):
+        if at < batch.base_offset:
+            found.append((at, batch.base_offset - 1))
+        at = batch.last_offset + 1
+    return found

@@ -14,10 +14,11 @@ from ottla.protocol.messages import write_share_group_state as writing
 from ottla.protocol.messages.read_share_group_state import PartitionData
 from ottla.server.client.connection import Client
 
+from .sayings import Ranges, without
 from .steps import DeleteState, InitState, Place, ReadState, Settled, States, Summary, WriteState
 
 NOBODY = -1
-"""The epoch of a client that is no leader, and an offset that stays unchanged."""
+"""The epoch of a client that is no leader."""
 
 StateBatch = tuple[int, int, int, int]
 """First offset, last offset, delivery state, delivery count."""
@@ -39,18 +40,16 @@ def ask_state(client: Client, topic_id: bytes, step: States) -> tuple[Any, ...]:
 
 
 def settled(client: Client, topic_id_of: Callable[[str], bytes], step: Settled) -> dict[Place, StateRow]:
-    """Return each place's state, if it has one: its start offset, and its batches, with equal neighbours joined."""
+    """Return each place's state, if it has one: its start offset, and its batches. It is read as by the leader that it has."""
     found: dict[Place, StateRow] = {}
     for place in step.places:
         topic_id = topic_id_of(place.topic)
-        if step.joins:
-            ((_, _, error, *_, count),) = ask_state(client, topic_id, Summary(step.group, place, NOBODY))
-            if error == "NONE":
-                nothing = WriteState(step.group, place, NOBODY, NOBODY, NOBODY, count, ())
-                ask_state(client, topic_id, nothing)
-        ((_, _, error, _, _, start, batches),) = ask_state(client, topic_id, ReadState(step.group, place, NOBODY))
+        ((_, _, error, _, _, leader_epoch, *_),) = ask_state(client, topic_id, Summary(step.group, place, NOBODY))
+        if error != "NONE":
+            continue
+        ((_, _, error, _, _, start, batches),) = ask_state(client, topic_id, ReadState(step.group, place, leader_epoch))
         if error == "NONE":
-            found[place] = start, _joined(batches)
+            found[place] = start, tuple(batches)
     return found
 
 
@@ -65,19 +64,28 @@ def from_the_later(one: dict[Place, StateRow], other: dict[Place, StateRow]) -> 
     }
 
 
+def without_gaps(states: dict[Place, StateRow], topic: str, gaps: Ranges) -> dict[Place, StateRow]:
+    """Return the states without those of offsets that the log of one topic lacks: Apache Kafka does not write that they are
+    archived (../DIFFERENCES.md)."""
+    return {
+        place: (start, tuple(_outside(batches, gaps))) if place.topic == topic else (start, batches)
+        for place, (start, batches) in states.items()
+    }
+
+
+def _outside(batches: Iterable[StateBatch], gaps: Ranges) -> Iterator[StateBatch]:
+    for first, last, state, count in batches:
+        left: Ranges = [(first, last)]
+        for gap in gaps:
+            left = without(left, *gap)
+        for low, high in left:
+            yield low, high, state, count
+
+
 def _from(batches: Iterable[StateBatch], start: int) -> Iterator[StateBatch]:
     for first, last, state, count in batches:
         if last >= start:
             yield max(first, start), last, state, count
-
-
-def _joined(batches: Iterable[StateBatch]) -> tuple[StateBatch, ...]:
-    found: list[StateBatch] = []
-    for first, last, state, count in batches:
-        if found and found[-1][1:] == (first - 1, state, count):
-            first = found.pop()[0]
-        found.append((first, last, state, count))
-    return tuple(found)
 
 
 def _told(step: States, row: Any) -> tuple[Any, ...]:

@@ -134,15 +134,10 @@ class Summary(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """The written states of the group's share partitions, compared after all work that follows answers is done.
-
-    Attributes:
-        joins: Write an empty update first, which joins equal neighbouring batches.
-    """
+    """The written states of the group's share partitions, compared after all work that follows answers is done."""
 
     group: str
     places: tuple[Place, ...]
-    joins: bool = False
 
 
 class Produce(NamedTuple):

@@ -76,6 +76,8 @@ class World:
         self._loaded: set[Place] = set()
         self._starts: dict[Place, int] = {}
         """The start offsets of logs after DeleteRecords."""
+        self._moved: dict[Place, int] = {}
+        """The start offsets of the group after AlterShareGroupOffsets."""
         self._joined: set[str] = set()
         self._transactions: dict[str, set[Place]] = {}
         self._batches: dict[str, list[tuple[Place, int, int]]] = defaultdict(list)
@@ -187,9 +189,8 @@ class World:
             case Drop():
                 self._ended(step.member)
                 if not self._sessions:
-                    # Share partitions are released, and must be loaded again. Apache Kafka writes locks that expired together
-                    # one by one (../DIFFERENCES.md). That shows in the loaded batches, unless a later write follows.
-                    self._queue.appendleft(Settled(self.group, tuple(sorted(self._loaded)), joins=True))
+                    # Share partitions are released, and must be loaded again.
+                    self._queue.appendleft(Settled(self.group, tuple(sorted(self._loaded))))
                     self._queue.appendleft(Pause(RELEASED_S))
                     self._loaded.clear()
             case Beat():
@@ -208,6 +209,9 @@ class World:
                     self._queue.extend(self._joining())
             case AlterOffsets():
                 self._loaded.clear()
+                asked = {Place(topic, index): offset for topic, rows in step.rows for index, offset in rows}
+                accepted = {Place(topic, index) for topic, index, error, _ in answer[2] if error == "NONE"}
+                self._moved |= {place: offset for place, offset in asked.items() if place in accepted}
             case DeleteRecords():
                 if answer[0] == "NONE":
                     self._starts[step.place] = answer[1]
@@ -220,15 +224,16 @@ class World:
                     self._aborted += batches
 
     def stumbles(self, step: Step, theirs: Answer, ours: Answer) -> bool:
-        """Whether a fetch met a batch of which the beginning was deleted, as Apache Kafka does (../DIFFERENCES.md): it acquired that, or failed
-        as the transaction was aborted. A fetch that waited tells of no error then, and of no records, now and ever after: so of those
-        partitions alone, where that is all that differs."""
+        """Whether a fetch met a batch in which the log or the group begins, as Apache Kafka does (../DIFFERENCES.md): it acquired what was
+        deleted, or failed as the transaction was aborted. A fetch that waited tells of no error then, and of no records, now and ever
+        after: so of those partitions alone, where that is all that differs."""
         if not isinstance(step, Fetch):
             return False
         if any(
-            row[0] == "UNKNOWN_SERVER_ERROR" or any(first < self._starts[place] for first, _, _ in row[5])
+            (row[0] == "UNKNOWN_SERVER_ERROR" and (start or self._begins_in_aborted(place)))
+            or any(first < start for first, _, _ in row[5])
             for place, row in theirs[4].items()
-            if self._starts.get(place, 0)
+            for start in (self._starts.get(place, 0),)
         ):
             return True
         of_theirs, of_ours = theirs[4], ours[4]
@@ -238,8 +243,8 @@ class World:
         )
 
     def _begins_in_aborted(self, place: Place) -> bool:
-        start = self._starts.get(place, 0)
-        return any(of == place and first < start < end for of, first, end in self._aborted)
+        starts = self._starts.get(place, 0), self._moved.get(place, 0)
+        return any(of == place and first < start < end for of, first, end in self._aborted for start in starts)
 
     def _fetched(self, step: Fetch, answer: Answer, began_s: float, ended_s: float) -> None:
         if answer[0] != "NONE":
@@ -417,12 +422,13 @@ class World:
         rng = self._rng
         names = rng.sample((*self.topics, UNKNOWN_TOPIC), rng.randint(1, 2))
         end = max(self._ends.values(), default=0)
-        return AlterOffsets(
-            self.group,
-            tuple(
-                (name, ((rng.choice((0, 1, 1, 7)), rng.choice((0, -1, rng.randint(0, end + 3)))),)) for name in names
-            ),
-        )
+
+        def row(partition: int) -> tuple[int, int]:
+            return partition, rng.choice((0, -1, rng.randint(0, end + 3)))
+
+        # In Apache Kafka a topic of which only unknown partitions are named counts as known (../DIFFERENCES.md).
+        rows = [(row(rng.randrange(2)), *((row(7),) if rng.random() < 0.25 else ())) for _ in names]
+        return AlterOffsets(self.group, tuple(zip(names, rows, strict=True)))
 
     def _forget(self) -> Step:
         return DeleteOffsets(self.group, tuple(self._rng.sample((*self.topics, UNKNOWN_TOPIC), 2)))
@@ -434,7 +440,7 @@ class World:
         rng = self._rng
         group = self.group if rng.random() < 0.04 else f"{self.group}-states"
         place = rng.choice((*self._places[:2], *self._places[:2], Place(UNKNOWN_TOPIC, 0), Place(self.topics[0], 7)))
-        state_epoch, leader_epoch = rng.choice((0, 1, 1, 2)), rng.choice((-1, 0, 0, 0, 1))
+        state_epoch, leader_epoch = rng.choice((-1, 0, 0, 1, 1, 1, 1, 2)), rng.choice((-1, 0, 0, 0, 0, 0, 1, 1))
         if group == self.group:
             return Summary(group, place, leader_epoch, rng.randrange(2))
         match rng.choices(("init", "read", "write", "delete", "summary"), (20, 25, 40, 5, 20))[0]:

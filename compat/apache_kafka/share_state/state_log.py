@@ -105,7 +105,7 @@ def in_ottlas_words(entry: Entry) -> str:
     of, said = entry.place, entry.said
     who = f"share group {of.group!r} topic {of.topic_id} partition {of.partition}"
     if said is None:
-        return f"{who} is gone"
+        return f"{who} deleted"
     batches = ", ".join(
         f"{each['firstOffset']}..{each['lastOffset']} {NAMES[each['deliveryState']]} {each['deliveryCount']}"
         for each in said["stateBatches"]

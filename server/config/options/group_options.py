@@ -240,7 +240,7 @@ _DIGITS_MAX = 20
 
 
 class ShareReset(NamedTuple):
-    """Start of a share group in a partition that it has not read before (`share.auto.offset.reset`).
+    """Start of a share group in a topic that it has not read before (`share.auto.offset.reset`).
 
     For BY_DURATION, `duration_ms` is how far back from now that is.
     """

@@ -37,7 +37,8 @@ class ShareFlows:
     async def initialize(self, states: StatesToInitialize) -> None:
         """Initialize the states that a group requests, all or none. Raises nothing."""
         offsets = {
-            topic_id: dict.fromkeys(partitions, UNKNOWN_OFFSET) for topic_id, partitions in states.partitions.items()
+            topic_id: dict.fromkeys(partitions, 0 if topic_id in states.known_topics else UNKNOWN_OFFSET)
+            for topic_id, partitions in states.partitions.items()
         }
         try:
             try:

@@ -44,11 +44,17 @@ _REFRESH_AFTER_MS = 2**31 - 1
 
 
 class StatesToInitialize(NamedTuple):
-    """Request to the share coordinator to initialize states. Its result goes to `ShareProtocol.note_initialized` or `note_refused`."""
+    """Request to the share coordinator to initialize states. Its result goes to `ShareProtocol.note_initialized` or `note_refused`.
+
+    Attributes:
+        known_topics: Topics that already have other states: no record of their new partitions may be missed, so these start at
+            offset 0. Others start as `share.auto.offset.reset` says.
+    """
 
     group_id: str
     state_epoch: int
     partitions: Topics
+    known_topics: frozenset[bytes]
 
 
 class ShareProtocol(ReconciledProtocol[ShareGroup]):
@@ -201,7 +207,9 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
             self._start_job(shard, self._assign(shard, group, now_ms))
         if transition.asked_for:
             self.note_requested(group.group_id, transition.asked_for)
-            self._request_states(StatesToInitialize(group.group_id, transition.epoch, transition.asked_for))
+            self._request_states(
+                StatesToInitialize(group.group_id, transition.epoch, transition.asked_for, transition.known_topics)
+            )
         group.looked_for = (transition.names, group.states, group.topics_known_to)
 
     def _check_size(self, group: ShareGroup, member_id: str) -> None:
@@ -220,7 +228,8 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
         with assigning(group, self._elapsed_ms):
             found = yield from targets.new_targets(members, before, initialized, self._topics, max_bytes)
             made = yield from targets.target_records(group, found, max_bytes)
-            if shard.groups.get(group.group_id) is group:
+            # A group that has lost its last member has a later target.
+            if shard.groups.get(group.group_id) is group and group.assignment_epoch < epoch:
                 for member_id in found.keys() - group.members.keys():
                     made.add(write_record(*records.target_tombstone(group.group_id, member_id)))
                 last = records.target_metadata(group.group_id, epoch, now_ms)
@@ -243,7 +252,13 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
         topics_hash = group.metadata_hash if names == group.subscribed_topics else self._hashes.hash_of(names)
         changes = records.member_tombstones(group.group_id, member_id)
         changes.append(records.group_epoch(group.group_id, group.epoch + 1, topics_hash))
+        is_last = len(group.members) == 1
+        if is_last:
+            # As in Apache Kafka since 4.4.0: nothing is left to assign, and the next member gets its assignment at once.
+            changes.append(records.target_metadata(group.group_id, group.epoch + 1, 0))
         self._write(shard, group, changes, now_ms)
+        if is_last:
+            group.assigned_at_ms = None
         self.timers.stop(group, member_id)
 
     # States of partitions

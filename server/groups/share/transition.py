@@ -61,6 +61,7 @@ class ShareTransition:
         must_assign: Whether a job must make a new one, since it takes too long here.
         has_seen_topics: Whether the group's topics were looked up, so that it need not be done again unless they change.
         asked_for: Partitions whose states must be requested once the changes are written.
+        known_topics: Topics of `asked_for` that have other states, initialized or requested.
     """
 
     def __init__(self, group: ShareGroup, old: ShareMember, new: ShareMember, ready: ReadyChange | None = None) -> None:
@@ -75,6 +76,7 @@ class ShareTransition:
         self.must_assign = False
         self.has_seen_topics = False
         self.asked_for: Topics = {}
+        self.known_topics = frozenset[bytes]()
         self._around: ShareHeartbeatContext
 
     def run(self, around: ShareHeartbeatContext) -> None:
@@ -175,6 +177,7 @@ class ShareTransition:
         existing = around.hashes.existing_names(self.names, 2 * TOPICS_MAX + 1)
         self.asked_for = _missing(known, existing, around.topics, is_left=is_left)
         if self.asked_for:
+            self.known_topics = frozenset(self.asked_for.keys() & {*known.initialized, *known.initializing})
             table = known.with_requested(self.asked_for, around.topics.name_of)
             self.changes.append(records.state_partitions(group.group_id, table))
 

@@ -33,7 +33,6 @@ from ottla.server.services.share_persister import SharePersister
 from ottla.server.sharing.in_flight import State
 from ottla.server.sharing.share_records import SharePartitionKey
 from ottla.server.sharing.share_sessions import FINAL_EPOCH
-from ottla.server.sharing.share_states import NOT_SAID
 from ottla.server.sharing.state_batches import ShareStateBatch
 from support.broker.background_jobs import eventually
 from support.broker.conversation import address, create_topic, produce
@@ -159,7 +158,9 @@ class Queue:
 
         async def read() -> tuple[ShareStateBatch, ...]:
             states = self.broker.inner.services.coordinators.share_states
-            return (await states.read(SharePartitionKey("g", self.topic_id, 0), NOT_SAID)).batches
+            state = states.coordinator.summary(SharePartitionKey("g", self.topic_id, 0))
+            assert state is not None
+            return state.batches
 
         return self.broker.run(read) == batches
 

@@ -13,7 +13,7 @@ from ottla.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ottla.protocol.messages.share_state_log import ShareSnapshotValue, ShareUpdateKey, ShareUpdateValue
 from ottla.server.sharing.share_records import Change, SharePartitionKey, read_record, write_batches, write_record
 from ottla.server.sharing.share_states import NOT_SAID, ShareState, ShareStates, WrittenState
-from ottla.server.sharing.state_batches import ShareStateBatch, are_apart, merged, merging, seams_of, with_more
+from ottla.server.sharing.state_batches import ShareStateBatch, are_merged, merged, merging, with_more
 from support.noted import each_case
 from support.sizes import size
 
@@ -106,7 +106,6 @@ def test_a_read_by_a_new_leader_fences_the_former() -> None:
     log.begin()
     assert log.append(log.states.read(KEY, 3, 5)) is not None
     assert log.states.read(KEY, 3, 5) is None, "nothing is new"
-    assert log.states.read(KEY, NOT_SAID, 5) is None, "nobody leads"
     asks: tuple[Callable[[], object], ...] = (lambda: log.states.read(KEY, 2, 5), lambda: log.write(leader_epoch=2))
     for ask in asks:
         with pytest.raises(KafkaError) as refused:
@@ -136,9 +135,44 @@ def test_an_older_state_epoch_is_fenced() -> None:
         with pytest.raises(KafkaError) as refused:
             ask()
         assert refused.value.code is ErrorCode.FENCED_STATE_EPOCH
-    log.write(ShareStateBatch(0, 1, 2, 1), state_epoch=NOT_SAID)
+    log.write(ShareStateBatch(0, 1, 2, 1), state_epoch=5)
     log.begin(state_epoch=6, start=50)
     assert (log.state.snapshot_epoch, log.state.start_offset, log.state.batches) == (1, 50, ())
+
+
+def test_a_negative_epoch_is_invalid() -> None:
+    log = Log()
+    asks: tuple[Callable[[], object], ...] = (
+        lambda: log.begin(state_epoch=-1),
+        lambda: log.write(state_epoch=-1),
+        lambda: log.write(leader_epoch=-1, state_epoch=-1),
+        lambda: log.states.read(KEY, -1, 5),
+    )
+    for ask, whose in zip(asks, ("state", "state", "leader", "leader"), strict=True):
+        with pytest.raises(KafkaError) as refused:
+            ask()
+        assert refused.value.code is ErrorCode.INVALID_REQUEST
+        assert refused.value.message == f"The {whose} epoch cannot be a negative number."
+
+
+@pytest.mark.parametrize("updates_per_snapshot", [0, 500])
+def test_a_late_write_moves_nothing_back(updates_per_snapshot: int) -> None:
+    log = Log(updates_per_snapshot)
+    log.begin(start=10)
+    for start, count, after in (
+        (10, 4, (10, 4)),
+        (10, 3, (10, 4)),
+        (8, 7, (10, 4)),
+        (NOT_SAID, NOT_SAID, (10, 4)),
+        (12, 2, (12, 2)),
+        (13, NOT_SAID, (13, NOT_SAID)),
+    ):
+        change = log.write(ShareStateBatch(5, 20, 2, 1), start_offset=start, delivery_complete_count=count)
+        assert change is not None
+        assert (change[1].start_offset, change[1].delivery_complete_count) == after
+        assert (log.state.start_offset, log.state.delivery_complete_count) == after
+        assert [each.first_offset for each in change[1].state_batches] == [after[0]]
+        assert log.state.batches == (ShareStateBatch(after[0], 20, 2, 1),)
 
 
 def test_an_uninitialized_state_cannot_be_read_or_written() -> None:
@@ -220,7 +254,7 @@ def test_overlapping_batches_are_merged_and_the_newer_counts() -> None:
         found = merged(batches, start)
         assert {offset: one.rank for one in found for offset in range(one.first_offset, one.last_offset + 1)} == said
         for before, one in pairwise(found):
-            assert before.last_offset < one.first_offset
+            assert before.last_offset + (before.rank == one.rank) < one.first_offset, "equal neighbours are one batch"
 
 
 def test_merging_batches_in_parts_equals_merging_all_together() -> None:
@@ -239,24 +273,18 @@ def test_merging_batches_in_parts_equals_merging_all_together() -> None:
 
     for _ in range(3_000):
         before, more, start = merged(some(20), rng.choice((NOT_SAID, 0, 10))), some(4), rng.choice((NOT_SAID, 0, 15))
-        assert are_apart(before)
-        found = with_more(before, more, start, seams_of(before))
-        assert found.batches == merged((*before, *more), start)
-        assert found.seams == seams_of(found.batches)
+        assert are_merged(before)
+        assert with_more(before, more, start) == merged((*before, *more), start)
 
 
 def test_the_accepted_batches_are_those_of_apache_kafka() -> None:
-    """Kafka compares two neighbours without looking further (`PersisterStateBatchCombiner`).
-
-    Two updates stay two batches until the next one, and one update is one batch.
-    """
+    """Equal neighbours are one batch after each update."""
     log = Log(updates_per_snapshot=500)
     log.begin(KEY, start=0)
     for batches, left in (
         ([ShareStateBatch(0, 15, 0, 1)], [(0, 15)]),
         ([ShareStateBatch(0, 8, 0, 2)], [(0, 8), (9, 15)]),
-        ([ShareStateBatch(9, 15, 0, 2)], [(0, 8), (9, 15)]),
-        ([], [(0, 15)]),
+        ([ShareStateBatch(9, 15, 0, 2)], [(0, 15)]),
         ([ShareStateBatch(20, 23, 0, 1)], [(0, 15), (20, 23)]),
     ):
         log.append(log.states.write(KEY, WrittenState(0, 0, 0, 0, tuple(batches)), 0))
@@ -273,15 +301,15 @@ def test_many_overlapping_batches_are_merged_in_bounded_time() -> None:
             pieces += 1
     looked = end.value.value
     assert looked == merged(batches, 0)
-    assert pieces > 8 * 2_000 // 200, "and in pieces, for a request may bring as many"
+    assert pieces >= 2_000 // 200, "and in pieces, for a request may bring as many"
     assert looked[0] == ShareStateBatch(0, 2_000, 0, 2_000)
     assert looked[1:] == [ShareStateBatch(2_000 + n, 2_000 + n, 0, 2_000 - n) for n in range(1, 2_000)]
 
 
-@pytest.mark.parametrize("wrong", [[(3, 4), (0, 1)], [(0, 3), (3, 5)], [(5, 4)]])
+@pytest.mark.parametrize("wrong", [[(3, 4), (0, 1)], [(0, 3), (3, 5)], [(5, 4)], [(0, 3), (4, 5)]])
 def test_a_snapshot_with_overlapping_or_unordered_batches_is_normalized(wrong: list[tuple[int, int]]) -> None:
     batches = [ShareStateBatch(first, last, 2, 1) for first, last in wrong]
-    assert not are_apart(batches)
+    assert not are_merged(batches)
     log = Log()
     log.begin(KEY, start=0)
     change = log.states.cold(KEY, 10**12, 1)
@@ -321,8 +349,9 @@ def test_a_load_finds_the_stored_states(seed: int) -> None:
                 case _:
                     first = rng.randint(0, 20)
                     batch = ShareStateBatch(first, first + rng.randint(0, 5), rng.choice((0, 2, 4)), rng.randint(1, 4))
-                    epoch = rng.choice((NOT_SAID, 3)) if state is None else state.leader_epoch
-                    log.write(batch, key=key, state_epoch=NOT_SAID, leader_epoch=epoch, start_offset=rng.randint(-1, 9))
+                    epochs = (0, 3) if state is None else (state.state_epoch, state.leader_epoch)
+                    said = dict(zip(("state_epoch", "leader_epoch"), epochs, strict=True))
+                    log.write(batch, key=key, start_offset=rng.randint(-1, 9), **said)
         except KafkaError:
             pass
         loaded = log.loaded()

@@ -233,6 +233,32 @@ def test_a_deletion_that_could_not_be_recorded_is_applied_at_the_load() -> None:
     assert groups.settled("a") == {"orders": {0}}
 
 
+def test_new_partitions_of_a_known_topic_start_at_their_first_record() -> None:
+    """Else a group that starts at the latest would miss records written before it has heard of the partitions (4.4.0)."""
+    groups = ShareGroups(orders=1)
+    groups.enter("a")
+    groups.settled("a")
+    groups.put_topic("orders", 2, is_new=False)
+    groups.put_topic("late", 1)
+    groups.stay("a", topics=("orders", "late"))
+    assert groups.settled("a") == {"orders": {0, 1}, "late": {0}}
+    began = groups.persister.states
+    starts = {(groups.topics.name_of(topic_id), at): start for (_, topic_id, at), (_, start) in began.items()}
+    assert starts == {("orders", 0): -1, ("orders", 1): 0, ("late", 0): -1}
+
+
+def test_the_first_member_of_an_emptied_group_is_assigned_at_once() -> None:
+    groups = ShareGroups(orders=1, settings={"group_share_assignment_interval_ms": 15_000})
+    groups.enter("a")
+    groups.advance(15_000)
+    assert groups.settled("a") == {"orders": {0}}
+    groups.beat("a", -1)
+    table = groups.table()
+    assert table.assignment_epoch == table.epoch, "nothing is left to assign"
+    for each in (groups, groups.restarted()):
+        assert each.given(each.enter("b")) == {"orders": {0}}
+
+
 def test_an_unchanged_group_writes_nothing() -> None:
     groups = ShareGroups(orders=2)
     groups.enter("a")
@@ -376,19 +402,23 @@ def test_a_large_group_is_assigned_by_a_job(monkeypatch: pytest.MonkeyPatch) -> 
     assert groups.restarted().copy_of_tables() == groups.copy_of_tables()
 
 
-def test_a_member_that_leaves_during_the_assignment_has_no_target(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("left", ["", "b"])
+def test_a_member_that_leaves_during_the_assignment_has_no_target(left: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(targets, "ASSIGNED_AT_ONCE", 1)
     groups = ShareGroups(orders=4)
     groups.enter("a")
     groups.settled("a")
-    groups.coordinator._jobs.clear()
     table = groups.table()
+    table.is_assigning = True  # So that the new member starts no job.
+    groups.enter("b")
     job = groups.coordinator._share._assign(groups.coordinator.shard_of("g"), table, groups.now_ms)
     next(job)
-    groups.beat("a", -1)
+    for member in {"a", "b"} - {left}:
+        groups.beat(member, -1)
     for _ in job:
         pass
-    assert (dict(table.targets), dict(table.members)) == ({}, {})
+    assert (set(table.targets), set(table.members)) == ({*left}, {*left})
+    assert (table.assignment_epoch == table.epoch) is (not left), "an empty group has nothing to assign"
     assert groups.restarted().copy_of_tables() == groups.copy_of_tables()
 
 
