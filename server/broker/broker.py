@@ -172,7 +172,9 @@ class Broker:
         partition_logs = PartitionLogs(logs, moves, cleaning, appends.flusher, clock, catalog.data_dir)
         topic_admin = TopicAdmin(cluster, config, partition_logs, self.collector, rng)
         producer_ids = ProducerIds(catalog)
-        deps = CoordinatorDeps(clock, config, self.nodes, topics, logs, appends, topic_admin.ensure_internal)
+        deps = CoordinatorDeps(
+            clock, config, self.nodes, topics, logs, appends, topic_admin.ensure_internal, topic_admin.create_by_default
+        )
         authorizer = _authorizer(config, catalog)
         tokens = _tokens(config, catalog)
         logins = _logins(config, clock, catalog, rng)

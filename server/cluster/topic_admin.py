@@ -98,6 +98,11 @@ class TopicAdmin:
             raise made
         return made
 
+    async def create_by_default(self, name: str, configs: Mapping[str, str]) -> Topic:
+        """Create a topic with these options, and the broker's numbers of partitions and replicas. Raises KafkaError as
+        `Planner.plan` and `create`."""
+        return await self.create(self.planner.plan(name, configs=configs))
+
     async def create_all(self, plans: Sequence[TopicPlan], *, hidden_s: float = 0) -> list[Topic | KafkaError]:
         """Create the topics of `plans`: in the catalog, on disk, then for every node.
 

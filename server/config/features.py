@@ -6,8 +6,8 @@ read the levels with ApiVersions. A producer uses KIP-890's transactions from `t
 KIP-848's protocol from `group.version` 1 on, an application of Kafka Streams KIP-1071's from `streams.version` 1 on.
 `eligible.leader.replicas.version` 1 makes `min.insync.replicas` a dynamic option of all nodes
 (`live_config.settled_min_isr`). `metadata.version` has an effect at three levels: delegation tokens from 14 on, networks as
-hosts of ACLs from 32 on, UnregisterController from 33 on. `share.version` 2 means no more than 1 yet: share groups have no
-dead letter queue. All else is finalized as in Apache Kafka, for clients and tools that read it.
+hosts of ACLs from 32 on, UnregisterController from 33 on. Share groups have dead letter queues from `share.version` 2
+on. All else is finalized as in Apache Kafka, for clients and tools that read it.
 """
 
 from __future__ import annotations
@@ -63,6 +63,8 @@ ACTING = frozenset(
 
 METADATA_VERSION = "metadata.version"
 SHARE_GROUPS = "share.version"
+DEAD_LETTER_QUEUES = 2
+"""Level of share.version from which on share groups have dead letter queues."""
 _NO_LEVELS = (0, 0)
 _METADATA_CHANGED = (8, 11, 13, 14, 15, 17, 23, 30, 32, 33)
 """Levels of metadata.version that changed the metadata format: a downgrade from such a level to one below it is refused."""

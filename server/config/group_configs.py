@@ -13,6 +13,7 @@ from .options.group_options import LATEST, STICKY, has_twice, is_reset
 from .options.known_options import BROKER_OPTIONS
 
 ASSIGNOR = "streams.assignor.name"
+COPIES = "errors.deadletterqueue.copy.record.enable"
 DEAD_LETTERS = "errors.deadletterqueue.topic.name"
 RACK_TAGS = "streams.rack.aware.assignment.tags"
 
@@ -62,20 +63,17 @@ GROUP_OPTIONS: dict[str, Option] = {
             for name, broker in _OF_THE_BROKER.items()
         ),
         Option(
-            "errors.deadletterqueue.copy.record.enable",
+            COPIES,
             OptionType.BOOLEAN,
             False,
-            doc="Whether the dead letter queue of a share group gets whole records. No effect in Ottla: share groups have no"
-            " dead letter queue.",
-            acts=False,
+            doc="Whether a dead letter of a share group has the key and the value of its record.",
         ),
         Option(
             DEAD_LETTERS,
             OptionType.STRING,
             "",
-            doc="Topic that is the dead letter queue of a share group; empty: none. No effect in Ottla: share groups have no"
-            " dead letter queue.",
-            acts=False,
+            doc="Topic for the dead letters of a share group, which are written for records that members rejected, or that"
+            " were delivered too often; empty: none.",
         ),
         Option(
             "share.auto.offset.reset",

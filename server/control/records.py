@@ -243,11 +243,7 @@ async def append_record(
     try:
         services.appends.check_insync(found)
         done = await append_later(services.appends, found, memoryview(records), None)
-        if log.needs_flush:
-            for error in (await services.appends.flusher.flush_each([log])).values():
-                raise error
-        else:
-            services.waits.notify_moved(log)
+        await services.appends.complete(log, done)
     except KafkaError as error:
         raise refusal(error) from error
     logged_ms = at_ms if done.log_append_time_ms < 0 else done.log_append_time_ms

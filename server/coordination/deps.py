@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from ...storage.data_dirs.manager import LogManager
@@ -24,3 +24,5 @@ class CoordinatorDeps(NamedTuple):
     appends: Appends
     ensure_topic: Callable[[str], Awaitable[Topic]]
     """Return the internal topic of this name, and create it if it does not exist. Raises KafkaError."""
+    create_topic: Callable[[str, Mapping[str, str]], Awaitable[Topic]]
+    """Create a topic with these options, and the broker's numbers of partitions and replicas. Raises KafkaError."""

@@ -64,9 +64,8 @@ class Appends:
         self._watchers = watchers
 
     def min_insync_replicas(self, partition: Partition) -> int:
-        """Return `min.insync.replicas` of the topic; for internal topics at most their replication factor."""
-        wanted = partition.log.config.min_insync_replicas
-        return min(wanted, len(partition.replicas)) if partition.is_internal else wanted
+        """Return `min.insync.replicas` of the topic, at most the number of its replicas, as in Apache Kafka."""
+        return min(partition.log.config.min_insync_replicas, len(partition.replicas))
 
     def check_insync(self, partition: Partition) -> None:
         """Raise KafkaError NOT_ENOUGH_REPLICAS if too few replicas are in sync for records that must be on all of them."""
@@ -105,6 +104,14 @@ class Appends:
         else:
             self._waits.notify_moved(partition.log)
         return done
+
+    async def complete(self, log: Log, done: AppendInfo) -> None:
+        """Wait until an append is on disk, if `flush.messages` requires it, and wake the fetches that wait for it. Raises
+        KafkaError as `Flusher.flush`."""
+        if done.last_offset >= log.high_watermark:
+            await self.flusher.flush([log])
+        elif not done.duplicate:
+            self._waits.notify_moved(log)
 
     def _flushed(self, partition: Partition, failed: Collection[TopicPartition], now_ms: int) -> None:
         if failed:

@@ -13,7 +13,7 @@ from .share_partition import SharePartition, Update
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 """Types of an acknowledgement; a gap is an offset without record."""
 
-_STATES = {GAP: State.ARCHIVED, ACCEPT: State.ACKNOWLEDGED, REJECT: State.ARCHIVED}
+_STATES = {GAP: State.ARCHIVED, ACCEPT: State.ACKNOWLEDGED}
 _NOT_FOUND = "Batch record not found. The {} offset in request is past acquired records."
 
 
@@ -129,6 +129,8 @@ def _change(partition: SharePartition, run: StateRun, kind: int, first: int, las
             message = "Renewing acquisition locks is not enabled for the group."
             raise KafkaError(ErrorCode.INVALID_RECORD_STATE, message)
         return StateChange(first, last, State.ACQUIRED, run.member_id, until_ms)
+    if kind == REJECT:
+        return StateChange(first, last, partition.dead_state, is_rejected=True)
     return StateChange(first, last, partition.released(run) if kind == RELEASE else _STATES[kind])
 
 

@@ -20,6 +20,8 @@ class State(IntEnum):
     ACQUIRED = 1
     """State that is never written."""
     ACKNOWLEDGED = 2
+    ARCHIVING = 3
+    """State of a record that is archived as soon as its dead letter is written."""
     ARCHIVED = 4
 
 
@@ -57,6 +59,8 @@ class StateChange(NamedTuple):
     locked_until_ms: int = 0
     delivered: int = 0
     """Number of deliveries that the change adds."""
+    is_rejected: bool = False
+    """Whether a member has rejected them, which their dead letters say."""
 
 
 class Batch:

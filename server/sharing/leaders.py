@@ -8,7 +8,7 @@ Changes of records are written to the share coordinator and applied in one step 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -16,12 +16,13 @@ from typing import TypeVar
 import trio
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ..config.features import SHARE_GROUPS
+from ..config.features import DEAD_LETTER_QUEUES, SHARE_GROUPS
 from ..coordination.deadlines import Deadline, Deadlines
 from ..coordination.deps import CoordinatorDeps
 from ..partitions.topics import Partition
 from ..runtime.nursery import Tasks
 from ..runtime.time_slices import TimeSlice
+from .dead_letters import DeadLetters
 from .loading import (
     STATE_RETRY_MS,
     STATE_TRIES,
@@ -31,7 +32,7 @@ from .loading import (
     error_for_members,
     share_group_config,
 )
-from .share_partition import RUNS_AT_ONCE, SharePartition, Update
+from .share_partition import RUNS_AT_ONCE, DeadRecords, SharePartition, Update
 from .share_records import SharePartitionKey
 from .share_sessions import SessionKey, SharedPartition, ShareSession, ShareSessions
 from .share_states import WrittenState
@@ -85,6 +86,7 @@ class ShareLeaders:
         """Node id and session -> event that is set when the member's records there are released. For two sessions that end in
         succession, it is that of the later one."""
         self._beginning = ShareStateLoader(deps, states, self.config_of)
+        self._dead_letters = DeadLetters(deps, self.config_of, self._bury, tasks)
         self._is_closed = False
         self._sleep = trio.CancelScope()
         self._deadlines = Deadlines(deps.clock.elapsed_ms, self._wake)
@@ -115,7 +117,10 @@ class ShareLeaders:
     def config_of(self, group_id: str) -> ShareGroupConfig:
         """Return the group's present configs."""
         config = self._deps.config
-        return share_group_config(config.current, config.groups, group_id)
+        found = share_group_config(config.current, config.groups, group_id)
+        if found.dead_letter_topic and config.feature_level(SHARE_GROUPS) < DEAD_LETTER_QUEUES:
+            return found._replace(dead_letter_topic="")
+        return found
 
     # Share partitions
 
@@ -170,6 +175,8 @@ class ShareLeaders:
                 raise self._failed(led, error) from error
         if led.share.apply(update):
             led.wake()
+        if update.dead:
+            self._dead_letters.add(led, update.dead)
         self.locks_changed(led)
 
     def commit_unrequested(self, led: LeadSharePartition, update: Update) -> None:
@@ -186,6 +193,11 @@ class ShareLeaders:
             if led.error is not None:
                 raise
             self.commit(led, update._replace(state_batches=[]))
+
+    def _bury(self, led: LeadSharePartition, dead: Sequence[DeadRecords]) -> None:
+        assert led.share is not None
+        with suppress(KafkaError):  # It was dropped: the next leader writes their dead letters again.
+            self.commit_unrequested(led, led.share.bury(dead))
 
     async def settle(self, led: LeadSharePartition) -> None:
         """Wait until the written state is on disk. Raises KafkaError with the error for members."""
@@ -269,11 +281,22 @@ class ShareLeaders:
         for session, done in leaving:
             await self._release(node_id, session, done)
         time_slice = TimeSlice()
+        writing: list[LeadSharePartition] = []
         for group_id in {*groups, *(session.key.group_id for session, _ in leaving)}:
             async for key in time_slice.each(tuple(self._of_groups.get(group_id, ()))):
-                if any(of_node.members(group_id) for of_node in self.sessions.values()):
+                if self._has_members(group_id):
                     break
-                self.drop_replaced(key)
+                if (led := self._led.get(key)) is not None and self._dead_letters.is_writing(led):
+                    writing.append(led)
+                else:
+                    self.drop_replaced(key)
+        for led in writing:
+            await self._dead_letters.written(led)
+            if not self._has_members(led.key.group_id):
+                self.drop_replaced(led.key)
+
+    def _has_members(self, group_id: str) -> bool:
+        return any(of_node.members(group_id) for of_node in self.sessions.values())
 
     async def _release(self, node_id: int, session: ShareSession, done: trio.Event) -> None:
         """Release a member's records. Raises nothing: the locks release the records that could not be released here. The method
@@ -332,6 +355,8 @@ class ShareLeaders:
     async def _begin(self, led: LeadSharePartition) -> None:
         try:
             await self._beginning.begin(led)
+            if led.share is not None:
+                self._dead_letters.add(led, led.share.dying())
         except KafkaError as error:
             self._drop(led, error_for_members(error))
         except Exception as error:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ..config.broker_config import BrokerConfig
-from ..config.group_configs import GROUP_OPTIONS, GroupConfig
+from ..config.group_configs import COPIES, DEAD_LETTERS, GROUP_OPTIONS, GroupConfig
 from ..config.options.group_options import EARLIEST, LATEST, ShareReset, read_reset
 from ..coordination.deadlines import Deadline
 from ..coordination.deps import CoordinatorDeps
@@ -42,6 +42,8 @@ class ShareGroupConfig(NamedTuple):
         reset: Start of the group in a topic that it has not read before.
         reads_committed: Whether the group gets no records of open or aborted transactions.
         may_renew: Whether members may renew the lock of a record.
+        dead_letter_topic: Name of the topic for the dead letters of its records; empty: none.
+        copies_records: Whether a dead letter has the key and the value of its record.
     """
 
     delivery_count_limit: int
@@ -51,12 +53,18 @@ class ShareGroupConfig(NamedTuple):
     reset: ShareReset
     reads_committed: bool
     may_renew: bool
+    dead_letter_topic: str
+    copies_records: bool
 
     @property
     def limits(self) -> ShareLimits:
         """Limits for each of the group's share partitions."""
         return ShareLimits(
-            self.partition_max_record_locks, self.delivery_count_limit, self.record_lock_duration_ms, self.may_renew
+            self.partition_max_record_locks,
+            self.delivery_count_limit,
+            self.record_lock_duration_ms,
+            self.may_renew,
+            bool(self.dead_letter_topic),
         )
 
 
@@ -83,6 +91,8 @@ def share_group_config(config: BrokerConfig, groups: Mapping[str, GroupConfig], 
         reset=reset,
         reads_committed=value_of("share.isolation.level", "read_uncommitted") == "read_committed",
         may_renew=value_of("share.renew.acknowledge.enable", True),
+        dead_letter_topic=value_of(DEAD_LETTERS, ""),
+        copies_records=value_of(COPIES, False),
     )
 
 

@@ -1,13 +1,13 @@
 """Delivery of one partition to the members of one share group: the offered records, their members and their states.
 
-The rules are those of Apache Kafka 4.3.1 (KIP-932, KIP-1206, KIP-1222, KIP-1226). It is a table: the time is an argument, and
+The rules are those of Apache Kafka 4.4.0 (KIP-932, KIP-1191, KIP-1206, KIP-1222, KIP-1226). It is a table: the time is an argument, and
 it fetches and writes nothing. A change of records is first computed without any effect (an `Update`), then written by the
 caller, and only then applied. An update that cannot be written has no effect, so no record is ever between two states.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import islice
@@ -34,12 +34,24 @@ class ShareLimits:
         deliveries: `share.delivery.count.limit`.
         lock_ms: `share.record.lock.duration.ms`.
         renews: `share.renew.acknowledge.enable`.
+        has_dead_letters: Whether the group has a dead letter topic.
     """
 
     in_flight: int = 2_000
     deliveries: int = 5
     lock_ms: int = 30_000
     renews: bool = True
+    has_dead_letters: bool = False
+
+
+class DeadRecords(NamedTuple):
+    """Consecutive records that get dead letters; both ends are inclusive."""
+
+    first: int
+    last: int
+    delivery_count: int
+    is_rejected: bool
+    """Whether a member has rejected them; otherwise they were delivered too often."""
 
 
 class Update(NamedTuple):
@@ -54,6 +66,8 @@ class Update(NamedTuple):
     start_offset: int
     delivery_complete_count: int
     """Number of records from `start_offset` on that are completed, once this is applied."""
+    dead: Sequence[DeadRecords] = ()
+    """Records that get dead letters, once this is applied."""
 
 
 class Gap(NamedTuple):
@@ -229,19 +243,47 @@ class SharePartition:
 
     def released(self, run: StateRun) -> State:
         """Return the state of records that a member has returned."""
-        return State.ARCHIVED if run.delivery_count >= self.limits.deliveries else State.AVAILABLE
+        return self.dead_state if run.delivery_count >= self.limits.deliveries else State.AVAILABLE
+
+    @property
+    def dead_state(self) -> State:
+        """State of records that will not be delivered again, although no member has accepted them."""
+        return State.ARCHIVING if self.limits.has_dead_letters else State.ARCHIVED
+
+    def dying(self) -> list[DeadRecords]:
+        """Return the records whose dead letters were not written before their state was loaded."""
+        return [
+            DeadRecords(run.first, run.last, run.delivery_count, run.delivery_count < self.limits.deliveries)
+            for batch in self.in_flight
+            for run in batch.runs
+            if run.state is State.ARCHIVING
+        ]
+
+    def bury(self, dead: Iterable[DeadRecords]) -> Update:
+        """Return the update that archives records whose dead letters are written, or cannot be written."""
+        fates = (
+            (run, StateChange(max(run.first, one.first), min(run.last, one.last), State.ARCHIVED))
+            for one in sorted(dead)
+            for batch in self.in_flight.between(one.first, one.last)
+            for run in batch.between(one.first, one.last)
+            if run.state is State.ARCHIVING
+        )
+        return self.update(fates)
 
     def update(self, fates: Iterable[tuple[StateRun, StateChange]]) -> Update:
         """Return the update for changes of runs, or of parts of them, which are in order and do not overlap."""
         changes: list[StateChange] = []
         batches: list[ShareStateBatch] = []
+        dead: list[DeadRecords] = []
         ended = self.in_flight.ended
         for run, change in fates:
             changes.append(change)
             if change.state is not State.ACQUIRED:
                 ended += (change.state in TERMINAL) * (change.last - change.first + 1)
                 add(batches, ShareStateBatch(change.first, change.last, change.state, run.delivery_count))
-        return Update(changes, batches, self.state_epoch, self.start_offset, ended)
+            if change.state is State.ARCHIVING:
+                dead.append(DeadRecords(change.first, change.last, run.delivery_count, change.is_rejected))
+        return Update(changes, batches, self.state_epoch, self.start_offset, ended, dead)
 
     def apply(self, update: Update) -> bool:
         """Apply an update that was written, in the same step in which it was computed.

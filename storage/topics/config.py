@@ -114,9 +114,7 @@ class LogConfig:
         _BOOLEAN,
         False,
         None,
-        "Whether the topic may be the dead letter queue of share groups. No effect in Ottla: share groups have no dead"
-        " letter queue.",
-        acts=False,
+        "Whether share groups may write dead letters to the topic.",
     )
     file_delete_delay_ms: int = option(
         _LONG,

@@ -116,6 +116,12 @@ class BrokerOptions(GroupOptions):
         update=_FIXED,
     )
     delete_topic_enable: bool = option(_BOOLEAN, True, None, "Allow DeleteTopics.", update=_FIXED)
+    errors_deadletterqueue_auto_create_topics_enable: bool = option(
+        _BOOLEAN, False, None, "Create the dead letter topic of a share group when its first dead letter is written."
+    )
+    errors_deadletterqueue_topic_name_prefix: str = option(
+        _STRING, "dlq.", None, "How the name of every dead letter topic must begin; empty: any name."
+    )
     fetch_max_bytes: int = option(
         _INT, 55 * _MIB, at_least(1024), "Maximum size of records in one fetch response, in bytes.", update=_FIXED
     )

@@ -21,7 +21,7 @@ REASONS = (
         ("group.share.initialize.",),
         "the group coordinator retries the initialization of share states by itself",
     ),
-    (("errors.deadletterqueue.", "group.share.dlq."), "share groups have no dead letter queue"),
+    (("group.share.dlq.",), "dead letters of share groups are written by the broker itself"),
     (("group.share.persister.",), "states of share groups are stored by the broker's own coordinators"),
     (("group.streams.acceptable.recovery.lag",), "streams groups have no warm-up tasks"),
     (("group.streams.rack.aware.",), "standby tasks are not spread by the tags of clients"),
@@ -198,8 +198,6 @@ controller.socket.timeout.ms INT read-only 30000
 create.topic.policy.class.name CLASS read-only -
 delete.records.purgatory.purge.interval.requests INT read-only 1
 early.start.listeners LIST read-only -
-errors.deadletterqueue.auto.create.topics.enable BOOLEAN cluster-wide false
-errors.deadletterqueue.topic.name.prefix STRING cluster-wide dlq.
 fetch.purgatory.purge.interval.requests INT read-only 1000
 follower.fetch.last.tiered.offset.enable BOOLEAN cluster-wide false
 group.consumer.assignor.offload.enable BOOLEAN cluster-wide,hidden true

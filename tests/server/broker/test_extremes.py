@@ -58,7 +58,6 @@ SMALLEST = {OptionType.INT: -(2**31), OptionType.LONG: MIN_LONG}
 TIMESTAMPS = (0, -1, 1, MAX_LONG, MIN_LONG, MAX_LONG - 1, MIN_LONG + 1)
 REFUSALS = {
     "max.message.bytes=0": ErrorCode.MESSAGE_TOO_LARGE,
-    f"min.insync.replicas={MAX_INT}": ErrorCode.NOT_ENOUGH_REPLICAS,
     "internal.segment.bytes=1": ErrorCode.RECORD_LIST_TOO_LARGE,
     "message.timestamp.before.max.ms=0": ErrorCode.INVALID_TIMESTAMP,
     "message.timestamp.after.max.ms=0": ErrorCode.NONE,

@@ -248,6 +248,7 @@ HANDED_ON = {
     "handlers/share_fetch.py _acquire": "tests of share requests: what a member has comes back",
     "handlers/share_sessions.py _acknowledge_patiently": "while the share coordinator loads",
     "handlers/share_sessions.py _compute_update": "tests of share requests: a member may keep what it needs longer",
+    "sharing/dead_letters.py _write_patiently": "tests of dead letters: a partition without leader",
     "sharing/leaders.py __init__": "as `_expire`",
     "sharing/leaders.py _expire": "tests of share requests: what a member has comes back",
     "sharing/loading.py _state_of": "while the share coordinator loads",

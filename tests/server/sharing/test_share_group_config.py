@@ -52,9 +52,13 @@ def test_unset_group_options_have_the_brokers_values() -> None:
         "share.isolation.level": "read_committed",
         "share.renew.acknowledge.enable": "false",
         "share.record.lock.duration.ms": "20000",
+        "errors.deadletterqueue.topic.name": "dlq.t",
+        "errors.deadletterqueue.copy.record.enable": "true",
     }
     groups = {"g": check_group_configs(config, texts)}
     assert share_group_config(config, groups, "g") == (
-        7, 2_000, 20_000, 45_000, ShareReset("earliest"), True, False,
+        7, 2_000, 20_000, 45_000, ShareReset("earliest"), True, False, "dlq.t", True,
     )  # fmt: skip
-    assert share_group_config(config, groups, "h") == (7, 2_000, 30_000, 45_000, ShareReset("latest"), False, True)
+    assert share_group_config(config, groups, "h") == (
+        7, 2_000, 30_000, 45_000, ShareReset("latest"), False, True, "", False,
+    )  # fmt: skip

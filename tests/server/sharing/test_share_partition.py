@@ -330,7 +330,7 @@ BROKEN = {
     "back to front": [ShareStateBatch(9, 8, AVAILABLE, 1)],
     "one over the other": [ShareStateBatch(5, 9, AVAILABLE, 1), ShareStateBatch(9, 10, AVAILABLE, 1)],
     "acquired": [ShareStateBatch(5, 9, 1, 1)],
-    "an unknown state": [ShareStateBatch(5, 9, 3, 1)],
+    "an unknown state": [ShareStateBatch(5, 9, 5, 1)],
     "delivery count or offset at its maximum": [ShareStateBatch(5, 9, AVAILABLE, 2**15 - 1)],
     "no room for another record": [ShareStateBatch(5, 2**63 - 1, AVAILABLE, 1)],
     "more that are over than can be counted": [ShareStateBatch(6, 2**31 + 6, 4, 1)],

@@ -35,6 +35,7 @@ class Life:
             deliveries=rng.choice((2, 3, 5)),
             lock_ms=rng.choice((10, 50)),
             renews=rng.random() < 0.8,
+            has_dead_letters=rng.random() < 0.5,
         )
         self.log: list[OffsetRange] = []
         self.aborted: set[OffsetRange] = set()
@@ -67,7 +68,7 @@ class Life:
     def step(self) -> None:
         rng = self.rng
         steps = (self.fetch, self.fetch, self.fetch, self.say, self.say, self.say, self.give_back, self.wait)
-        seldom = (self.grow, self.compact, self.cut, self.move, self.limit, self.come_to_rest)
+        seldom = (self.grow, self.compact, self.cut, self.move, self.limit, self.bury, self.come_to_rest)
         rng.choice(steps if rng.random() < 0.75 else seldom)()
         self.compare()
 
@@ -104,6 +105,8 @@ class Life:
         if self.rng.random() < 0.5:
             self.move()
         partition, is_committed = self.partition, self.rng.random() < 0.5
+        while self.model.dying():
+            self.bury()
         left = {
             offset
             for batch in self.log
@@ -153,6 +156,21 @@ class Life:
         else:
             assert isinstance(expected, dict), "the model refuses it"
             self.carry_out(update, expected)
+
+    def bury(self) -> None:
+        """Archive records whose dead letters are written, in any order."""
+        dying = self.model.dying()
+        some = set(self.rng.sample(dying, self.rng.randint(0, len(dying))))
+        told = [(offset, one) for one in self.partition.dying() for offset in range(one.first, one.last + 1)]
+        assert [offset for offset, _ in told] == dying
+        for offset, one in told:
+            deliveries = self.model.records[offset].deliveries
+            assert (one.delivery_count, one.is_rejected) == (deliveries, deliveries < self.limits.deliveries)
+        dead = [one._replace(first=offset, last=offset) for offset, one in told if offset in some]
+        self.rng.shuffle(dead)
+        self.carry_out(
+            self.partition.bury(dead), dict.fromkeys(sorted(some), State.ARCHIVED), is_written=self.rng.random() < 0.9
+        )
 
     def give_back(self) -> None:
         member = self.rng.choice(MEMBERS)
@@ -220,6 +238,7 @@ class Life:
             deliveries=self.rng.choice((2, 3, 5)),
             lock_ms=self.limits.lock_ms,
             renews=self.rng.random() < 0.8,
+            has_dead_letters=self.rng.random() < 0.5,
         )
         self.partition.limits = self.model.limits = self.limits
 

@@ -22,7 +22,7 @@ from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatReq
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.server.broker.broker import Broker
 from ottla.server.client.connection import api_of
-from ottla.server.config.features import SHARE_GROUPS, UpgradeType
+from ottla.server.config.features import DEAD_LETTER_QUEUES, SHARE_GROUPS, UpgradeType
 from ottla.server.control.nodes import start_node, stop_node
 from ottla.server.network.dispatcher import finished
 from ottla.server.partitions.internal_topics import OFFSETS_TOPIC
@@ -287,7 +287,8 @@ class Chaos(ChaosBroker):
             return  # and the acknowledgement had no effect
         ledger = self.ledger
         for what, kinds, act in (
-            ("accepted", (ACCEPT, REJECT), ledger.over),
+            ("accepted", (ACCEPT,), ledger.accepted),
+            ("rejected", (REJECT,), ledger.rejected),
             ("released", (RELEASE,), ledger.released),
             ("renewed", (RENEW,), ledger.renewed),
         ):
@@ -330,7 +331,7 @@ class Chaos(ChaosBroker):
     async def switch_off(self) -> None:
         """Switch share groups off briefly: all sessions end, and no member keeps a record."""
         await self.lose([one for member in self.members for one in member.connections.values() if one.parked])
-        for level, kind in ((0, UpgradeType.SAFE_DOWNGRADE), (1, UpgradeType.UPGRADE)):
+        for level, kind in ((0, UpgradeType.SAFE_DOWNGRADE), (DEAD_LETTER_QUEUES, UpgradeType.UPGRADE)):
             update = FeatureUpdateKey(feature=SHARE_GROUPS, max_version_level=level, upgrade_type=kind)
             answer = await self.ask(UpdateFeaturesRequest(feature_updates=(update,), timeout_ms=1_000), 1, 0)
             assert not answer.error_code
@@ -366,5 +367,7 @@ class Chaos(ChaosBroker):
                     connection.epoch += 1
                 self.check()
             if not self.ledger.left():
+                await trio.testing.wait_all_tasks_blocked()
+                self.ledger.check_letters(self.letters())
                 return
         raise AssertionError(f"never delivered: {self.ledger.left()}")

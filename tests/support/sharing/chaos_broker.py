@@ -20,7 +20,9 @@ from ottla.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.records import batches
 from ottla.server.broker.broker import Broker
+from ottla.server.config.group_configs import COPIES, DEAD_LETTERS
 from ottla.server.config.resources import ConfigResourceType
 from ottla.server.control.nodes import move_leader
 from ottla.server.coordination.shard import ShardState
@@ -34,9 +36,10 @@ from support.sharing.ledger import LOCK_MS, Ledger
 
 NODES = 3
 PARTITIONS = 2
-TOPIC, GROUP = "t", "g"
+TOPIC, GROUP, LETTERS = "t", "g", "dlq.t"
 OPTIONS = {
     "group_share_assignment_interval_ms": "0",
+    "errors_deadletterqueue_auto_create_topics_enable": "true",
     "group_share_heartbeat_interval_ms": "5000",
     "log_flush_interval_messages": "1",
     "log_segment_delete_delay_ms": "1000",
@@ -88,10 +91,23 @@ class ChaosBroker:
         """Create the topic, and a group that begins with its first record."""
         topic = CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=NODES)
         await self.ask(CreateTopicsRequest(topics=(topic,), timeout_ms=1_000), 7, 0)
-        change = AlterableConfig(name="share.auto.offset.reset", config_operation=0, value="earliest")
-        group = AlterConfigsResource(resource_type=ConfigResourceType.GROUP, resource_name=GROUP, configs=(change,))
+        options = {"share.auto.offset.reset": "earliest", DEAD_LETTERS: LETTERS, COPIES: "true"}
+        changes = tuple(AlterableConfig(name=name, config_operation=0, value=value) for name, value in options.items())
+        group = AlterConfigsResource(resource_type=ConfigResourceType.GROUP, resource_name=GROUP, configs=changes)
         answer = await self.ask(IncrementalAlterConfigsRequest(resources=(group,)), 1, 0)
         assert not answer.responses[0].error_code
+
+    def letters(self) -> set[tuple[int, int]]:
+        """Return partition and offset of all records that have dead letters."""
+        topic = self.broker.services.topics.get(LETTERS)
+        logs = [] if topic is None else [partition.log for partition in topic.partitions]
+        data = b"".join(log.read(0, max_bytes=1 << 20, up_to=log.log_end_offset).read() for log in logs)
+        found = set()
+        for record in (record for each in batches(data) for record in each.records()):
+            assert (record.key, record.value) in ((b"k", b"v"), (None, None))  # the second if the log start has moved
+            headers = dict(record.headers)
+            found.add((int(headers["__dlq.errors.partition"] or b""), int(headers["__dlq.errors.offset"] or b"")))
+        return found
 
     async def produce(self) -> None:
         partition, count = self.rng.randrange(PARTITIONS), self.rng.randint(1, 5)

@@ -7,14 +7,15 @@ limit of deliveries.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from ottla.server.sharing.share_states import ShareState
 
 LOCK_MS = 30_000
 DELIVERIES = 5
-_TERMINAL = (2, 4)
+_TERMINAL = (2, 3, 4)
+"""Acknowledged, archived as soon as its dead letter is written, archived."""
 
 
 @dataclass(slots=True)
@@ -32,6 +33,8 @@ class Fate:
         may_be_over: Perhaps finished, without an answer.
         count: Number of deliveries, as the last answer had it.
         written_count: Number of deliveries that is certainly persisted.
+        is_dead: Given up by the group, and an answer said so: it must get a dead letter.
+        is_accepted: Accepted, and an answer said so: it must get none.
     """
 
     is_over: bool = False
@@ -39,6 +42,8 @@ class Fate:
     count: int = 0
     written_count: int = 0
     held: Held | None = None
+    is_dead: bool = False
+    is_accepted: bool = False
 
 
 class Ledger:
@@ -55,6 +60,7 @@ class Ledger:
         """Note that the log no longer has the records below `before`."""
         for fate in self.fates[partition][:before]:
             fate.is_over, fate.held = True, None
+            fate.is_dead = False  # it may have a dead letter, or have been removed before
 
     # Answers to members
 
@@ -72,11 +78,17 @@ class Ledger:
         found = enumerate(self.fates[partition])
         return [offset for offset, fate in found if fate.held is not None and fate.held.member == member]
 
-    def over(self, partition: int, offsets: Iterable[int]) -> None:
-        """Note records whose acceptance or rejection was answered."""
+    def accepted(self, partition: int, offsets: Iterable[int]) -> None:
+        """Note records whose acceptance was answered."""
         for offset in offsets:
             fate = self.fates[partition][offset]
-            fate.is_over, fate.held = True, None
+            fate.is_over, fate.is_accepted, fate.held = True, True, None
+
+    def rejected(self, partition: int, offsets: Iterable[int]) -> None:
+        """Note records whose rejection was answered."""
+        for offset in offsets:
+            fate = self.fates[partition][offset]
+            fate.is_over, fate.is_dead, fate.held = True, True, None
 
     def released(self, partition: int, offsets: Iterable[int]) -> None:
         """Note records whose release was answered."""
@@ -84,6 +96,7 @@ class Ledger:
             fate = self.fates[partition][offset]
             fate.held, fate.written_count = None, fate.count
             fate.is_over |= fate.count == DELIVERIES
+            fate.is_dead |= fate.is_over
 
     def renewed(self, partition: int, offsets: Iterable[int]) -> None:
         for offset in offsets:
@@ -132,6 +145,17 @@ class Ledger:
                 assert fate.is_over or fate.may_be_over, f"lost: {where}"
             elif offset >= log_start_offset:
                 assert not fate.is_over, f"to come again: {where}"
+
+    def check_letters(self, letters: Collection[tuple[int, int]]) -> None:
+        """Check that the records that the group has given up have dead letters, and that none that was accepted has one. A
+        record whose lock ended while its state could not be written may have a dead letter, and be delivered after a start."""
+        for partition, fates in enumerate(self.fates):
+            for offset, fate in enumerate(fates):
+                has_letter = (partition, offset) in letters
+                assert has_letter or not fate.is_dead, f"no dead letter: {partition}:{offset}, {fate}"
+                assert not has_letter or fate.may_be_over or not fate.is_accepted, (
+                    f"a dead letter: {partition}:{offset}, {fate}"
+                )
 
     def left(self) -> list[tuple[int, int]]:
         """Return partition and offset of all records that must be delivered once more."""

@@ -269,13 +269,20 @@ class Model:
                 kind = types[0] if len(types) == 1 else types[offset - first]
                 if kind == 4 and not self.limits.renews:
                     return ErrorCode.INVALID_RECORD_STATE
-                found[offset] = {1: State.ACKNOWLEDGED, 2: self._back(record), 4: State.ACQUIRED}.get(
-                    kind, State.ARCHIVED
-                )
+                ends = (State.ARCHIVED, State.ACKNOWLEDGED, self._back(record), self._dead, State.ACQUIRED)
+                found[offset] = ends[kind]
         return found
 
+    @property
+    def _dead(self) -> State:
+        return State.ARCHIVING if self.limits.has_dead_letters else State.ARCHIVED
+
     def _back(self, record: Record) -> State:
-        return State.ARCHIVED if record.deliveries >= self.limits.deliveries else State.AVAILABLE
+        return self._dead if record.deliveries >= self.limits.deliveries else State.AVAILABLE
+
+    def dying(self) -> list[int]:
+        """Return the records that wait for their dead letters."""
+        return [offset for offset, one in sorted(self.records.items()) if one.state is State.ARCHIVING]
 
     def given_back(self, *, member: str | None = None, now_ms: int | None = None) -> dict[int, State]:
         return {
