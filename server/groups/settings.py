@@ -61,11 +61,14 @@ class GroupSettings:
     group_share_heartbeat_interval_ms: int
     group_share_max_size: int
     group_share_session_timeout_ms: int
+    group_streams_acceptable_recovery_lag: int
     group_streams_assignment_interval_ms: int
     group_streams_heartbeat_interval_ms: int
     group_streams_initial_rebalance_delay_ms: int
     group_streams_max_size: int
     group_streams_num_standby_replicas: int
+    group_streams_num_warmup_replicas: int
+    group_streams_rack_aware_assignment_tags: tuple[str, ...]
     group_streams_session_timeout_ms: int
     group_streams_task_offset_interval_ms: int
     offset_metadata_max_bytes: int
@@ -94,11 +97,14 @@ class GroupSettings:
             group_share_heartbeat_interval_ms=config.group_share_heartbeat_interval_ms,
             group_share_max_size=config.group_share_max_size,
             group_share_session_timeout_ms=config.group_share_session_timeout_ms,
+            group_streams_acceptable_recovery_lag=config.group_streams_acceptable_recovery_lag,
             group_streams_assignment_interval_ms=config.group_streams_assignment_interval_ms,
             group_streams_heartbeat_interval_ms=config.group_streams_heartbeat_interval_ms,
             group_streams_initial_rebalance_delay_ms=config.group_streams_initial_rebalance_delay_ms,
             group_streams_max_size=config.group_streams_max_size,
             group_streams_num_standby_replicas=config.group_streams_num_standby_replicas,
+            group_streams_num_warmup_replicas=config.group_streams_num_warmup_replicas,
+            group_streams_rack_aware_assignment_tags=config.group_streams_rack_aware_assignment_tags,
             group_streams_session_timeout_ms=config.group_streams_session_timeout_ms,
             group_streams_task_offset_interval_ms=config.group_streams_task_offset_interval_ms,
             offset_metadata_max_bytes=config.offset_metadata_max_bytes,
@@ -115,6 +121,12 @@ class GroupSettings:
             value = getattr(self, f"group_{name}".replace(".", "_"))
         assert isinstance(value, int)
         return value
+
+    def rack_tags(self, group_id: str) -> tuple[str, ...]:
+        """Return the tags that members of a streams group must have for rack-aware standby tasks."""
+        own = self.groups.get(group_id)
+        tags = None if own is None else own.values.get("streams.rack.aware.assignment.tags")
+        return tags if isinstance(tags, tuple) else self.group_streams_rack_aware_assignment_tags
 
     @property
     def offsets_retention_ms(self) -> int:

@@ -38,7 +38,7 @@ def compared(step: Step, ottla: Side, kafka: Side, *, is_new: bool) -> tuple[Ans
     given = ottla.given.get(step.member, NO_TASKS) if isinstance(step, Beat) else None
     ours, theirs = ottla.ask(step), kafka.ask(step)
     if isinstance(ours, HeartbeatResult) and isinstance(theirs, HeartbeatResult):
-        return theirs, _with_old_port(step, _retold(ours, theirs, given), theirs), 0
+        return theirs, _retold(ours, theirs, given), 0
     if isinstance(step, Configure):
         return theirs, _in_short(ours, theirs), 0
     if isinstance(step, Look) and is_new:
@@ -61,21 +61,6 @@ def _retold(ours: HeartbeatResult, theirs: HeartbeatResult, given: Roles | None)
     if theirs.active is None and ours.roles == given:
         return ours._replace(active=None, standby=None, warmup=None)
     return ours
-
-
-def _with_old_port(step: Step, ours: HeartbeatResult, theirs: HeartbeatResult) -> HeartbeatResult:
-    """Return Ottla's answer with the old port of the member's own endpoint, after the member has named another one.
-
-    Apache Kafka returns the old port once more (../DIFFERENCES.md). Hosts are the members' names here, and stay.
-    """
-    if not isinstance(step, Beat) or not ours.endpoints or not theirs.endpoints or "user_endpoint" not in step.fields:
-        return ours
-    own = step.fields["user_endpoint"].host
-    ports = [port for (host, port), *_ in theirs.endpoints if host == own]
-    rows = [
-        ((own, ports[0]), *rest) if where[0] == own and ports else (where, *rest) for where, *rest in ours.endpoints
-    ]
-    return ours._replace(endpoints=sorted(rows))
 
 
 def _in_short(ours: Answer, theirs: Answer) -> Answer:

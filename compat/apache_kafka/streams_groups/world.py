@@ -12,7 +12,7 @@ from ottla.protocol.messages.streams_group_heartbeat import Endpoint, KeyValue, 
 from .answers import Answer, HeartbeatResult
 from .asking import UNKNOWN
 from .configurations import DELAY, INTERVAL, SESSION, SESSION_S, Kind
-from .names import NAMES_MAX, in_order
+from .names import NAMES_MAX, in_one_slot, in_order
 from .steps import (
     JOIN,
     LEAVE,
@@ -52,7 +52,7 @@ class World:
         self._rng, self._kind, self.group = rng, kind, name
         self.times = Times()
         self._names = in_order(f"{name}-m", NAMES_MAX)
-        self._process_names = in_order(f"{name}-p", PROCESSES)
+        self._process_names = in_one_slot(f"{name}-p", PROCESSES)
         self._brings = rng.choice(kind.topologies)
         self._members: dict[str, int] = {}
         """Member -> its process, in the order in which they joined, if known."""

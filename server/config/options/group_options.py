@@ -143,6 +143,15 @@ class GroupOptions(QuotaOptions):  # a class with slots has one base
     share_coordinator_state_topic_segment_bytes: int = option(
         _INT, 100 << 20, at_least(1), "Segment size of __share_group_state.", update=_FIXED
     )
+    group_streams_acceptable_recovery_lag: int = option(
+        OptionType.LONG,
+        10_000,
+        at_least(0),
+        "Number of offsets that a warm-up task may lack to become active; members get it. No member has warm-up tasks, as in"
+        " Apache Kafka 4.4.0.",
+        update=_FIXED,
+        hidden=True,
+    )
     group_streams_assignment_interval_ms: int = option(
         _INT, 1000, at_least(0), "Minimum time between two assignments of a streams group."
     )
@@ -200,10 +209,18 @@ class GroupOptions(QuotaOptions):  # a class with slots has one base
         _INT,
         2,
         at_least(0),
-        "No effect in Ottla: streams groups have no warm-up tasks.",
+        "Number of warm-up tasks of a streams group. No member has any, as in Apache Kafka 4.4.0. At 0, a member that leaves and"
+        " returns before the next assignment does not get its tasks again.",
         update=_FIXED,
-        acts=False,
         hidden=True,
+    )
+    group_streams_rack_aware_assignment_tags: tuple[str, ...] = option(
+        OptionType.LIST,
+        (),
+        None,
+        "Client tags that members of a streams group must have; a member without one gets the status MISSING_CLIENT_TAGS. They do"
+        " not change the assignment, as in Apache Kafka 4.4.0.",
+        update=_FIXED,
     )
     group_streams_session_timeout_ms: int = option(
         _INT,

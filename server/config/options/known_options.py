@@ -23,8 +23,6 @@ REASONS = (
     ),
     (("group.share.dlq.",), "dead letters of share groups are written by the broker itself"),
     (("group.share.persister.",), "states of share groups are stored by the broker's own coordinators"),
-    (("group.streams.acceptable.recovery.lag",), "streams groups have no warm-up tasks"),
-    (("group.streams.rack.aware.",), "standby tasks are not spread by the tags of clients"),
     (("share.coordinator.state.topic.compression.",), "coordinators write their records uncompressed"),
     (("remote.", "follower.fetch.last.tiered."), "tiered storage is not supported"),
     (
@@ -209,9 +207,7 @@ group.share.assignor.offload.enable BOOLEAN cluster-wide,hidden true
 group.share.dlq.manager.class.name STRING read-only,hidden org.apache.kafka.server.share.dlq.DefaultShareGroupDLQManager
 group.share.initialize.retry.interval.ms INT read-only,hidden 30000 1..
 group.share.persister.class.name STRING read-only,hidden org.apache.kafka.server.share.persister.DefaultStatePersister
-group.streams.acceptable.recovery.lag LONG read-only,hidden 10000 0..
 group.streams.assignor.offload.enable BOOLEAN cluster-wide,hidden true
-group.streams.rack.aware.assignment.tags LIST read-only ""
 group.streams.topology.description.plugin.class CLASS read-only -
 initial.broker.registration.timeout.ms INT read-only 60000
 internal.metadata.delete.delay.millis LONG read-only,hidden 60000

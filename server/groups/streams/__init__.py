@@ -5,6 +5,6 @@ the topics there are), `group` (the table), `records` and `replay` (how it is wr
 (one step of a member), `assignor` and `targets` (who should have what), `transition` (a heartbeat as records), `answering`,
 `describing`, `protocol` (time, and all events).
 
-There are no static members yet, and as in Apache Kafka no sources by regular expression. Offsets of tasks are kept for
-descriptions only. No member gets warm-up tasks, although records of members may contain some.
+As in Apache Kafka 4.4.0, there are no sources by regular expression, no member gets warm-up tasks, although records of members
+may contain some, and standby tasks are not spread by client tags.
 """

@@ -15,10 +15,20 @@ from .configured import InternalTopic, StatusCode
 from .group import StreamsGroup
 from .member import StreamsMember, StreamsTasks
 from .records import rows_of
+from .targets import RACK_TAGS
 from .transition import StreamsTransition
 
-ACCEPTABLE_RECOVERY_LAG = 10_000
-"""Apache Kafka's default lag, in offsets, of a warm-up task that may become active."""
+_TAGS_VERSION = 1
+"""Clients of this version and later know the status MISSING_CLIENT_TAGS."""
+
+
+class AnswerOptions(NamedTuple):
+    """Options of the group that each answer contains: the intervals of heartbeats and of task offsets, and the number of offsets
+    that a warm-up task may lack to become active."""
+
+    interval_ms: int
+    offsets_interval_ms: int
+    recovery_lag: int
 
 
 class HeartbeatResult(NamedTuple):
@@ -38,36 +48,37 @@ def answered(
     transition: StreamsTransition,
     request: StreamsGroupHeartbeatRequest,
     before: object,
-    interval_ms: int,
-    offsets_interval_ms: int,
+    options: AnswerOptions,
+    version: int,
 ) -> HeartbeatResult:
     """Return the answer after a transition. If the transition changed endpoints, count that in the group.
 
     Args:
         before: The earlier group of that name: this one, a classic one that it replaced, or None.
-        interval_ms: Interval in which the member must send heartbeats.
-        offsets_interval_ms: Interval in which the member sends the offsets of its warm-up tasks.
+        version: Version of the request.
     """
     member = transition.member
     is_lost = _has_others(group, member, transition.claim)
-    is_news = request.member_epoch == 0 or member.assigned != transition.old.assigned
-    endpoint_epoch = group.endpoint_epoch + (is_news and member.user_endpoint is not None)
+    has_new_tasks = member.assigned != transition.old.assigned
+    has_new_endpoint = member.user_endpoint != transition.old.user_endpoint
+    is_counted = has_new_endpoint or (has_new_tasks and member.user_endpoint is not None)
+    endpoint_epoch = group.endpoint_epoch + is_counted
     wants_endpoints = endpoint_epoch != request.endpoint_information_epoch
     if before is group:  # In Apache Kafka the first member of a group does not count either,
         group.endpoint_epoch = endpoint_epoch
     elif before is None:  # and gets the old epoch, unless it replaced a classic group.
         endpoint_epoch = group.endpoint_epoch
     active, standby, warmup = None, None, None
-    if is_news or is_lost:
+    if request.member_epoch == 0 or has_new_tasks or is_lost:
         active, standby, warmup = rows_of(message.TaskIds, member.assigned)
         group.untold.discard(member.member_id)
     response = StreamsGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.epoch,
-        heartbeat_interval_ms=interval_ms,
-        task_offset_interval_ms=offsets_interval_ms,
-        acceptable_recovery_lag=ACCEPTABLE_RECOVERY_LAG,
-        status=tuple(_statuses(group, transition)),
+        heartbeat_interval_ms=options.interval_ms,
+        task_offset_interval_ms=options.offsets_interval_ms,
+        acceptable_recovery_lag=options.recovery_lag,
+        status=tuple(_statuses(group, transition, version)),
         active_tasks=active,
         standby_tasks=standby,
         warmup_tasks=warmup,
@@ -88,7 +99,15 @@ def _has_others(group: StreamsGroup, member: StreamsMember, claim: StreamsTasks 
     return is_over or (member.member_id in group.untold and group.assignment_epoch >= group.epoch)
 
 
-def _statuses(group: StreamsGroup, transition: StreamsTransition) -> list[Status]:
+def missing_tags(group: StreamsGroup, member: StreamsMember, version: int) -> list[str]:
+    """Return the tags for rack-aware standby tasks that the member lacks, if its client knows the status for that."""
+    tags = group.assignment_configs.get(RACK_TAGS)
+    if version < _TAGS_VERSION or not tags:
+        return []
+    return [tag for tag in tags.split(",") if tag not in member.client_tags]
+
+
+def _statuses(group: StreamsGroup, transition: StreamsTransition, version: int) -> list[Status]:
     statuses = [*transition.statuses]
     if (problem := transition.configured.problem) is not None:
         statuses.append(Status(status_code=problem.code, status_detail=problem.detail))
@@ -98,4 +117,10 @@ def _statuses(group: StreamsGroup, transition: StreamsTransition) -> list[Status
             " application."
         )
         statuses.append(Status(status_code=StatusCode.SHUTDOWN_APPLICATION, status_detail=detail))
+    if missing := missing_tags(group, transition.member, version):
+        detail = (
+            f"Missing required client tags for rack-aware standby assignment: [{', '.join(missing)}]. Configure them via"
+            " 'client.tag.<tagKey>' in your Streams config."
+        )
+        statuses.append(Status(status_code=StatusCode.MISSING_CLIENT_TAGS, status_detail=detail))
     return statuses

@@ -1,9 +1,9 @@
-"""Apache Kafka's sticky task assignor, which distributes tasks over members and their processes, given the target before.
+"""Apache Kafka's sticky task assignor, which distributes tasks over members and their processes, given the tasks that they have.
 
 Every task is active with one member. A task with state also has the configured number of standbys, in processes that do not
 have it yet. Members keep their tasks, and their standby tasks become active first, as long as all members have about the same
-number of tasks. The remaining tasks go to the process with the fewest tasks per member, and there to the member with the
-fewest.
+number of tasks. A member that reports an offset of a task has state of it, and is the next candidate after the standbys. The
+remaining tasks go to the process with the fewest tasks per member, and there to the member with the fewest.
 
 It works in pieces, and sorts nothing: tasks are generated in the order in which they are needed.
 """
@@ -14,17 +14,29 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import repeat
+from math import inf
+from operator import itemgetter
 from typing import Generic, NamedTuple, TypeVar
 
+from ....protocol.messages.streams_group_heartbeat import TaskOffset
 from ...coordination.jobs import A_PIECE, Job, Steps
 from .configured import ConfiguredSubtopology
-from .member import StreamsTasks
+from .member import Owned, StreamsTasks
 
 Task = tuple[str, int]
 Given = defaultdict[str, defaultdict[str, set[int]]]
 """Member id -> subtopology -> partitions."""
 
 T = TypeVar("T")
+
+
+class Candidate(NamedTuple):
+    """A member with state of a task. Standbys come first, and then the member with the most offsets."""
+
+    is_reporter: bool
+    lag: int
+    """The negative offset that the member has reported of the task; 0 for none."""
+    member_id: str
 
 
 class LeastFirst(Generic[T]):
@@ -75,10 +87,11 @@ class LeastFirst(Generic[T]):
 
 
 class AssignedMember(NamedTuple):
-    """One member, as the assignor sees it; `before` is its last assignment."""
+    """One member, as the assignor sees it: the tasks that it has, and the offsets that it has reported."""
 
     process_id: str
-    before: StreamsTasks
+    before: StreamsTasks | Owned
+    offsets: Sequence[TaskOffset] = ()
 
 
 def sticky(
@@ -169,7 +182,7 @@ class _Work:
         self._quota = _Quota(active + standbys * sum(self._stateful.values()), len(members))
         self._processes: dict[str, _Process] = {}
         self._active_before: dict[Task, str] = {}
-        self._standby_before: dict[Task, list[str]] = {}
+        self._candidates: dict[Task, list[Candidate]] = {}
         self._active: Given = defaultdict(partial(defaultdict, set))
         self._standby: Given = defaultdict(partial(defaultdict, set))
 
@@ -178,6 +191,14 @@ class _Work:
         for member_id, member in self._members.items():
             self._processes.setdefault(member.process_id, _Process()).counts[member_id] = 0
             left -= 1
+            offsets: dict[Task, int] = {}
+            for one in member.offsets:
+                if 0 <= one.partition < self._sizes.get(one.subtopology_id, 0):
+                    offsets[one.subtopology_id, one.partition] = one.offset
+                left -= 1
+                if left <= 0:
+                    left = A_PIECE
+                    yield
             for key, partitions in member.before.active.items():
                 self._active_before.update(dict.fromkeys(zip(repeat(key), partitions), member_id))
                 left -= len(partitions)
@@ -186,11 +207,23 @@ class _Work:
                     yield
             for key, partitions in member.before.standby.items():
                 for task in zip(repeat(key), partitions):
-                    self._standby_before.setdefault(task, []).append(member_id)
+                    standby = Candidate(is_reporter=False, lag=-offsets.pop(task, 0), member_id=member_id)
+                    self._candidates.setdefault(task, []).append(standby)
                 left -= len(partitions)
                 if left <= 0:
                     left = A_PIECE
                     yield
+            for task, offset in offsets.items():
+                reporter = Candidate(is_reporter=True, lag=-offset, member_id=member_id)
+                self._candidates.setdefault(task, []).append(reporter)
+            left -= len(offsets)
+            if left <= 0:
+                left = A_PIECE
+                yield
+        for candidates in self._candidates.values():
+            if len(candidates) > 1:
+                candidates.sort(key=itemgetter(0, 1))  # without member ids: candidates of one rank keep their order
+            left -= len(candidates)
             if left <= 0:
                 left = A_PIECE
                 yield
@@ -202,10 +235,10 @@ class _Work:
                 yield
             if not self._keep_active(task, self._active_before.get(task)):
                 left.add(task)
-        for number, task in enumerate(_by_partition(self._sizes) if self._standby_before else (), 1):
+        for number, task in enumerate(_by_partition(self._sizes) if self._candidates else (), 1):
             if number % A_PIECE == 0:
                 yield
-            if task in left and self._keep_active(task, self._least_loaded(self._standby_before.get(task, ()), None)):
+            if task in left and self._keep_active(task, self._least_loaded(self._candidates.get(task, ()), None)):
                 left.discard(task)
         if not left:
             return
@@ -240,7 +273,7 @@ class _Work:
             for already in range(self._standbys):
                 if not (
                     self._keep_standby(task, self._active_before.get(task))
-                    or self._keep_standby(task, self._least_loaded(self._standby_before.get(task, ()), task))
+                    or self._keep_standby(task, self._least_loaded(self._candidates.get(task, ()), task))
                 ):
                     wanting[task] = self._standbys - already
                     break
@@ -278,28 +311,25 @@ class _Work:
             by_load.add(one.load, one)
         return is_found
 
-    def _least_loaded(self, member_ids: Sequence[str], task: Task | None) -> str | None:
-        """Return the member, of these, with the fewest tasks, in the process with the fewest; None if the first member's
-        process already has `task`."""
-        if not member_ids:
-            return None
-        first = self._process_of(member_ids[0])
-        found, load, count = member_ids[0], first.load, first.counts[member_ids[0]]
-        for member_id in member_ids[1:]:
-            process = self._process_of(member_id)
-            if (
-                process.load < load
-                and process.counts[member_id] < count
-                and (task is None or task not in process.tasks)
-            ):
-                found, load, count = member_id, process.load, process.counts[member_id]
-        return None if task is not None and task in first.tasks else found
+    def _least_loaded(self, candidates: Iterable[Candidate], task: Task | None) -> str | None:
+        """Return the first candidate, or a later one with fewer tasks in a process with fewer; None if there is none. Processes
+        that already have `task` are left out."""
+        found, load, count = None, inf, inf
+        for candidate in candidates:
+            process = self._process_of(candidate.member_id)
+            if task is not None and task in process.tasks:
+                continue
+            its_count = process.counts[candidate.member_id]
+            if found is None or (process.load < load and its_count < count):
+                found, load, count = candidate.member_id, process.load, its_count
+        return found
 
     def _process_of(self, member_id: str) -> _Process:
         return self._processes[self._members[member_id].process_id]
 
     def _by_load(self) -> LeastFirst[_Process]:
-        return LeastFirst([(process.load, process) for process in self._processes.values()])
+        # Of processes with the same load, the last one comes first, as in one slot of the hash table that Apache Kafka uses.
+        return LeastFirst([(process.load, process) for process in reversed(self._processes.values())])
 
     def result(self) -> Steps[dict[str, StreamsTasks]]:
         found, left, nothing = {}, A_PIECE, defaultdict[str, set[int]]()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from operator import attrgetter
@@ -136,20 +137,22 @@ def endpoints(group: StreamsGroup, member_id: str, topics: TopicView) -> Steps[t
     for one in (*others, member_id):
         member = group.members.get(one)
         if member is not None and member.user_endpoint is not None:
-            rows.append(_row(group, member, member.user_endpoint.host, member.user_endpoint.port, topics))
+            rows.append(_row(group, member, member.user_endpoint, topics))
         yield
     return tuple(rows)
 
 
-def _row(group: StreamsGroup, member: StreamsMember, host: str, port: int, topics: TopicView) -> EndpointToPartitions:
+def _row(group: StreamsGroup, member: StreamsMember, endpoint: Endpoint, topics: TopicView) -> EndpointToPartitions:
     known = group.endpoints.get(member.member_id)
     if known is not None and known.member is member and known.configured is group.configured:
         return known.row
     subtopologies = (group.configured.subtopologies if group.configured is not None else None) or {}
+    standby, warmup = member.assigned.standby, member.assigned.warmup
+    replicas = {key: standby.get(key, frozenset()) | warmup.get(key, frozenset()) for key in {*standby, *warmup}}
     row = EndpointToPartitions(
-        user_endpoint=Endpoint(host=host, port=port),
+        user_endpoint=endpoint,
         active_partitions=tuple(_partitions(member.assigned.active, subtopologies, topics)),
-        standby_partitions=tuple(_partitions(member.assigned.standby, subtopologies, topics)),
+        standby_partitions=tuple(_partitions(replicas, subtopologies, topics)),
     )
     group.endpoints[member.member_id] = EndpointRow(member, group.configured, row)
     return row
@@ -160,13 +163,13 @@ def _partitions(
     subtopologies: Mapping[str, ConfiguredSubtopology],
     topics: TopicView,
 ) -> Iterator[TopicPartition]:
-    """Yield the topic partitions of these tasks; deleted topics are left out."""
+    """Yield the topic partitions of these tasks, without topics that were deleted, or have fewer partitions than each task."""
     for key, partitions in sorted(tasks.items()):
         if (one := subtopologies.get(key)) is None:
             continue
         indexes = sorted(partitions)
         for name in sorted({*one.source_topics, *(topic.name for topic in one.repartition_sources)}):
             if (topic_id := topics.id_of(name)) is not None:
-                # If a topic has fewer partitions than there are tasks, Apache Kafka takes that many of the tasks.
-                count = topics.partition_count(topic_id)
-                yield TopicPartition(topic=name, partitions=tuple(indexes[:count]))
+                read = indexes[: bisect_left(indexes, topics.partition_count(topic_id))]
+                if read:
+                    yield TopicPartition(topic=name, partitions=tuple(read))

@@ -54,11 +54,16 @@ class StreamsGroup(ReconciledGroup[StreamsMember, StreamsTasks]):
             -1.
         assignment_configs: Options for the last target.
         topology: Topology of the application; None only while the group is being loaded.
+        static_members: Instance id -> member id.
         active_processes: Active task -> id of the process that has it, or must give it up.
         standby_processes, warmup_processes: Task -> id of a process that has it in this role -> number of its members that have
             it.
         configured: The topology applied to the topics, as of the last look-up.
         task_offsets: Member id -> offsets that the member has reported of its tasks; for descriptions only.
+        departed: Member id -> target of a member that left after a heartbeat had found the present target. It gets that again if it
+            returns before the next target.
+        kept_epoch: Epoch of the last target that a heartbeat found while members could have warm-up tasks; `departed` is for
+            that.
         untold: Members that reported other tasks than they may use, and have not got an answer with their tasks since.
         shutdown_by: Id of the member that requested the end of the whole application.
         endpoint_epoch: Number that grows when the tasks of a member with a user endpoint change.
@@ -74,11 +79,14 @@ class StreamsGroup(ReconciledGroup[StreamsMember, StreamsTasks]):
         self.validated_epoch = 0
         self.assignment_configs: dict[str, str] = {}
         self.topology: Topology | None = None
+        self.static_members: dict[str, str] = {}
         self.active_processes: dict[Task, str] = {}
         self.standby_processes: dict[Task, Counter[str]] = {}
         self.warmup_processes: dict[Task, Counter[str]] = {}
         self.configured: Configured | None = None
         self.task_offsets: dict[str, TaskOffsets] = {}
+        self.departed: dict[str, StreamsTasks] = {}
+        self.kept_epoch = -1
         self.untold: set[str] = set()
         self.shutdown_by: str | None = None
         self.endpoint_epoch = 0
@@ -156,21 +164,18 @@ class StreamsGroup(ReconciledGroup[StreamsMember, StreamsTasks]):
 
     # Members
 
-    def is_used_by(self, process_id: str, task: Task, *, as_active: bool) -> bool:
-        """Whether a task cannot be given to a member of this process yet: the process has it in another role, or it will be
-        active and another process has it as active."""
-        owner = self.active_processes.get(task)
-        if owner is not None and (as_active or owner == process_id):
-            return True
-        return process_id in self.standby_processes.get(task, ()) or process_id in self.warmup_processes.get(task, ())
+    def static_member(self, instance_id: str | None) -> StreamsMember | None:
+        member_id = None if instance_id is None else self.static_members.get(instance_id)
+        return None if member_id is None else self.members.get(member_id)
 
     # For `replay`
 
     def put(self, member: StreamsMember) -> None:
         """Add or replace a member, as its record says."""
-        if member.member_id in self.members:
-            self._take_out(member.member_id)
+        self._take_out(member.member_id)
         self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
         for owned in filter(any, (member.assigned, member.revoking)):
             self.active_processes.update(dict.fromkeys(_list_tasks(owned.active), member.process_id))
             for roles, places in ((self.standby_processes, owned.standby), (self.warmup_processes, owned.warmup)):
@@ -191,10 +196,12 @@ class StreamsGroup(ReconciledGroup[StreamsMember, StreamsTasks]):
             self.shutdown_by = None
 
     def _take_out(self, member_id: str) -> None:
-        """Remove a member's tasks from the tables, if the member exists."""
+        """Remove a member's tasks and its instance id from the tables, if the member exists."""
         member = self.members.get(member_id)
         if member is None:
             return
+        if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
+            del self.static_members[member.instance_id]
         for owned in filter(any, (member.assigned, member.revoking)):
             for task in _list_tasks(owned.active):
                 if self.active_processes.get(task) == member.process_id:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
@@ -14,6 +14,8 @@ from ..kinds import Refusal, check_none
 
 LEAVE_EPOCH = -1
 """Epoch of a member that leaves."""
+STATIC_LEAVE_EPOCH = -2
+"""Epoch of a static member that leaves for a while. Its tasks stay its own until its session expires."""
 
 Places: TypeAlias = Mapping[str, frozenset[int]]
 """Subtopology id -> partitions, each of which is a task. Every subtopology has partitions."""
@@ -89,6 +91,7 @@ class StreamsMember:
     Attributes:
         epoch: Epoch of the target assignment that the member has reached; 0 before the first.
         previous_epoch: The epoch before, which the member may still send if the last answer was lost.
+        instance_id: Id of a static member, which another member id may take over after it left for a while.
         topology_epoch: Epoch of the topology that the member has sent.
         process_id: Id of the member's process. Its members share a state directory, so the process has a task only once, in one
             role.
@@ -122,7 +125,25 @@ class StreamsMember:
         return self.revoking.active.get(subtopology, {}).get(partition) if epoch is None else epoch
 
 
-STATIC_LEAVE_EPOCH = -2
+def away(member: StreamsMember) -> StreamsMember:
+    """Return a static member that leaves for a while. Its tasks stay with it, and the member that replaces it may commit in any
+    epoch."""
+    active = {key: dict.fromkeys(epochs, 0) for key, epochs in member.assigned.active.items()}
+    return replace(member, epoch=STATIC_LEAVE_EPOCH, assigned=member.assigned._replace(active=active), revoking=NOTHING)
+
+
+def returned(member: StreamsMember, member_id: str) -> StreamsMember:
+    """Return a static member that joins again, perhaps under another id: it keeps its tasks, and its epoch starts again."""
+    return replace(member, member_id=member_id, epoch=0, previous_epoch=0)
+
+
+def has_other_inputs(old: StreamsMember, new: StreamsMember) -> bool:
+    """Whether a static member changed so that another target must be made."""
+    return _inputs(old) != _inputs(new)
+
+
+_inputs = attrgetter("topology_epoch", "rack_id", "client_tags", "process_id")
+
 TOPOLOGY_NAMES_MAX = 5_000
 """Maximum number of subtopologies, and of topics, configs and copartitions in them, together. Each takes some microseconds
 whenever topics change."""
@@ -142,9 +163,6 @@ def check_request(request: StreamsGroupHeartbeatRequest) -> None:
         KafkaError: INVALID_REQUEST or STREAMS_INVALID_TOPOLOGY; the checks are in Apache Kafka's order.
     """
     topology, epoch = request.topology, request.member_epoch
-    check_none(
-        (request.instance_id is not None, "Static membership is not yet supported."),
-    )
     if topology is not None:
         check_size(topology)
         if any(map(attrgetter("source_topic_regex"), topology.subtopologies)):
@@ -157,6 +175,7 @@ def check_request(request: StreamsGroupHeartbeatRequest) -> None:
     check_none(
         (request.member_id == "", "MemberId can't be empty."),
         (request.group_id == "", "GroupId can't be empty."),
+        (request.instance_id == "", "InstanceId can't be empty."),
         (request.rack_id == "", "RackId can't be empty."),
         *(_joining(request) if epoch == 0 else ()),
     )
@@ -165,7 +184,7 @@ def check_request(request: StreamsGroupHeartbeatRequest) -> None:
     tags = len(request.client_tags or ())
     offsets = len(request.task_offsets or ()) + len(request.task_end_offsets or ())
     check_none(
-        (epoch == STATIC_LEAVE_EPOCH, "InstanceId can't be null."),
+        (epoch == STATIC_LEAVE_EPOCH and request.instance_id is None, "InstanceId can't be null."),
         (
             epoch < STATIC_LEAVE_EPOCH,
             f"MemberEpoch is {epoch}, but must be greater than or equal to -2.",

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages import streams_group_heartbeat as message
-from ....protocol.messages.streams_group_heartbeat import Endpoint, StreamsGroupHeartbeatRequest, TaskOffset
+from ....protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, TaskOffset
 from ..classic.protocol import Caller
 from .configured import Configured
 from .group import StreamsGroup, TaskOffsets
-from .member import NO_TASKS, StreamsMember, StreamsTasks
+from .member import NO_TASKS, STATIC_LEAVE_EPOCH, StreamsMember, StreamsTasks, returned
 
 log = logging.getLogger("ottla.groups")
 
@@ -26,18 +26,46 @@ def streams_group(group_id: str, group: object, not_found: str = "Streams group 
     raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
 
 
-def member_for(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> StreamsMember:
-    """Return the member that sends this, known or new. A member that joins again keeps its tasks.
+def member_for(
+    group: StreamsGroup, request: StreamsGroupHeartbeatRequest
+) -> tuple[StreamsMember, StreamsMember | None]:
+    """Return the member that sends this, known or new, and the static member that it replaces. A member that joins again keeps
+    its tasks.
 
     Raises:
-        KafkaError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH.
+        KafkaError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID, FENCED_INSTANCE_ID.
     """
+    member_id, instance_id = request.member_id, request.instance_id
     if request.member_epoch == 0:
-        log.info("group %s: member %s joins", group.group_id, request.member_id)
-        return group.members.get(request.member_id) or StreamsMember(request.member_id)
-    member = group.member(request.member_id)
+        known = group.static_member(instance_id)
+        if known is None:
+            return group.members.get(member_id) or StreamsMember(member_id), None
+        if known.epoch != STATIC_LEAVE_EPOCH:
+            raise KafkaError(
+                ErrorCode.UNRELEASED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id"
+                f" is owned by {known.member_id} member.",
+            )
+        return returned(known, member_id), known
+    member = identified(group, request)
     _check_epoch(member, request)
-    return member
+    return member, None
+
+
+def identified(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> StreamsMember:
+    """Return the member that sends this. Raises KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
+    instance_id = request.instance_id
+    if instance_id is None:
+        return group.member(request.member_id)
+    known = group.static_member(instance_id)
+    if known is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if known.member_id != request.member_id:
+        raise KafkaError(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Static member {request.member_id} with instance id {instance_id} was fenced by member {known.member_id}.",
+        )
+    return known
 
 
 def _check_epoch(member: StreamsMember, request: StreamsGroupHeartbeatRequest) -> None:
@@ -58,18 +86,21 @@ def _check_epoch(member: StreamsMember, request: StreamsGroupHeartbeatRequest) -
 
 
 def with_news(member: StreamsMember, request: StreamsGroupHeartbeatRequest, caller: Caller) -> StreamsMember:
-    """Return the member with the fields of the request; fields that it leaves out have not changed."""
+    """Return the member with the fields of the request; fields that it leaves out have not changed. Only a member that joins
+    without an endpoint loses the one that it had."""
     endpoint, tags = request.user_endpoint, request.client_tags
+    keeps_endpoint = endpoint is None and request.member_epoch != 0
     has_timeout = request.rebalance_timeout_ms != -1
     return replace(
         member,
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
         rack_id=member.rack_id if request.rack_id is None else request.rack_id,
         rebalance_timeout_ms=request.rebalance_timeout_ms if has_timeout else member.rebalance_timeout_ms,
         topology_epoch=member.topology_epoch if request.topology is None else request.topology.epoch,
         client_id=caller.client_id,
         client_host=caller.client_host,
         process_id=member.process_id if request.process_id is None else request.process_id,
-        user_endpoint=member.user_endpoint if endpoint is None else Endpoint(host=endpoint.host, port=endpoint.port),
+        user_endpoint=member.user_endpoint if keeps_endpoint else endpoint,
         client_tags=member.client_tags if tags is None else {one.key: one.value for one in tags},
     )
 

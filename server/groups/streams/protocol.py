@@ -29,11 +29,11 @@ from ..reconciled_protocol import ReconciledProtocol, assigning
 from ..records import Change, ReadyChange, records_of, write_record
 from ..settings import GroupSettings
 from . import records, targets
-from .answering import ACCEPTABLE_RECOVERY_LAG, HeartbeatResult, answered
+from .answering import AnswerOptions, HeartbeatResult, answered, missing_tags
 from .describing import endpoints
 from .group import NO_OFFSETS, StreamsGroup
-from .member import LEAVE_EPOCH, StreamsMember, StreamsMemberState
-from .membership import claim_of, member_for, reported, streams_group, with_news
+from .member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, StreamsMember, StreamsMemberState, away
+from .membership import claim_of, identified, member_for, reported, streams_group, with_news
 from .transition import ReadyStep, SeenGroup, StreamsHeartbeatContext, StreamsTransition, preparing
 
 if TYPE_CHECKING:
@@ -99,15 +99,17 @@ class TargetJobs:
 
         Any change of the group during the job brings it to a later epoch, for which another target is made.
         """
-        epoch, members, before, configured = group.epoch, dict(group.members), dict(group.targets), group.configured
+        epoch, members, configured = group.epoch, dict(group.members), group.configured
+        offsets = dict(group.task_offsets)
         with assigning(group, self._elapsed_ms):
             # The group was reloaded before the job ran, and the next heartbeat looks up the topics. Or the last member has
             # left, and the next member that joins brings the group to its next epoch.
             if configured is None or not members:
                 return
-            found = yield from targets.new_targets(members, before, configured, dict(group.assignment_configs))
+            found = yield from targets.new_targets(members, offsets, configured, dict(group.assignment_configs))
             whole = yield from targets.target_records(group, found, self._store.max_batch_bytes(shard.partition))
-            if shard.groups.get(group.group_id) is group:
+            # If all members have left during the job, the group is in a later epoch, in which nothing is left to assign.
+            if shard.groups.get(group.group_id) is group and group.assignment_epoch < epoch:
                 targets.amended(group, whole)
                 last = records.target_metadata(group.group_id, epoch, now_ms)
                 whole.records.add(write_record(*last))
@@ -176,28 +178,33 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
             or member.member_id in group.untold
             or self._configs_of(group) != group.assignment_configs
             or with_news(member, request, caller) != member
+            or missing_tags(group, member, caller.version)
         ):
             return None
         self.keep_alive(shard, group, member)
+        options = self._answer_options(group.group_id)
         return HeartbeatResult(
             StreamsGroupHeartbeatResponse(
                 member_id=member.member_id,
                 member_epoch=member.epoch,
-                heartbeat_interval_ms=self._settings.group_value(group.group_id, "streams.heartbeat.interval.ms"),
-                task_offset_interval_ms=self._settings.group_value(group.group_id, "streams.task.offset.interval.ms"),
-                acceptable_recovery_lag=ACCEPTABLE_RECOVERY_LAG,
+                heartbeat_interval_ms=options.interval_ms,
+                task_offset_interval_ms=options.offsets_interval_ms,
+                acceptable_recovery_lag=options.recovery_lag,
                 endpoint_information_epoch=group.endpoint_epoch,
             )
         )
 
     def _configs_of(self, group: StreamsGroup) -> dict[str, str]:
         """Return the options for an assignment of the group."""
-        return {targets.STANDBYS: str(self._settings.group_value(group.group_id, "streams.num.standby.replicas"))}
+        configs = {targets.STANDBYS: str(self._settings.group_value(group.group_id, "streams.num.standby.replicas"))}
+        if tags := self._settings.rack_tags(group.group_id):
+            configs[targets.RACK_TAGS] = ",".join(tags)
+        return configs
 
     def preparing(self, shard: GroupShard, request: StreamsGroupHeartbeatRequest) -> Steps[ReadyStep | None]:
         """Prepare the input of `heartbeat`, which is valid if `heartbeat` is the next call. Return None if nothing must be
         prepared, or if the group changed during each attempt."""
-        if request.member_epoch == LEAVE_EPOCH:
+        if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
             return None
         group_id = request.group_id
         for _ in range(_TRIES):
@@ -223,10 +230,11 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
             ready: Result of `preparing` for the request, made directly before; None: it is made here.
 
         Raises:
-            KafkaError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, INVALID_REQUEST,
-                STREAMS_INVALID_TOPOLOGY, UNKNOWN_SERVER_ERROR, or the error of writing the records. Then nothing has changed.
+            KafkaError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,
+                UNRELEASED_INSTANCE_ID, FENCED_INSTANCE_ID, INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY, UNKNOWN_SERVER_ERROR, or
+                the error of writing the records. Then nothing has changed.
         """
-        if request.member_epoch == LEAVE_EPOCH:
+        if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
             return self._leave(shard, request, now_ms)
         changes: list[Change | ReadyChange] = []
         known = shard.groups.get(request.group_id)
@@ -234,9 +242,12 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
             ready = to_the_end(self.preparing(shard, request))
             assert ready is not None  # no other call runs in between
         group = self._group_for(shard, request, changes)
-        old = member_for(group, request)
+        old, replaced = member_for(group, request)
+        if request.member_epoch == 0:
+            log.info("group %s: member %s joins, instance id %s", group.group_id, old.member_id, request.instance_id)
         offsets = reported(request, group.task_offsets.get(old.member_id, NO_OFFSETS))
-        transition = StreamsTransition(group, old, with_news(old, request, caller), changes, ready)
+        new = with_news(old, request, caller)
+        transition = StreamsTransition(group, old, new, replaced, offsets, changes, ready)
         waits = (
             not group.members and self._settings.group_value(group.group_id, "streams.initial.rebalance.delay.ms") > 0
         )
@@ -244,6 +255,7 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
             self._configs_of(group),
             self._settings.group_value(group.group_id, "streams.assignment.interval.ms"),
             waits or group.initial_delay is not None,
+            request.instance_id is not None,
             now_ms,
             self._elapsed_ms(),
         )
@@ -253,16 +265,20 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         if isinstance(known, ClassicGroup):
             self._close_classic(known, now_ms)
         self._keep(shard, kept, transition, around, waits=waits)
-        if offsets != NO_OFFSETS:
+        # As at Apache Kafka, the offsets of a group's first member are lost, and those of a member that replaces itself.
+        if offsets != NO_OFFSETS and kept is known and (replaced is None or replaced.member_id != old.member_id):
             kept.task_offsets[old.member_id] = offsets
         if request.shutdown_application and kept.shutdown_by is None:
             log.info("group %s: member %s requests a shutdown of the application", kept.group_id, old.member_id)
             kept.shutdown_by = old.member_id
-        heartbeat_ms, offsets_ms = (
-            self._settings.group_value(kept.group_id, f"streams.{name}.interval.ms")
-            for name in ("heartbeat", "task.offset")
+        return answered(kept, transition, request, known, self._answer_options(kept.group_id), caller.version)
+
+    def _answer_options(self, group_id: str) -> AnswerOptions:
+        return AnswerOptions(
+            self._settings.group_value(group_id, "streams.heartbeat.interval.ms"),
+            self._settings.group_value(group_id, "streams.task.offset.interval.ms"),
+            self._settings.group_value(group_id, "streams.acceptable.recovery.lag"),
         )
-        return answered(kept, transition, request, known, heartbeat_ms, offsets_ms)
 
     def _group_for(
         self, shard: GroupShard, request: StreamsGroupHeartbeatRequest, changes: list[Change | ReadyChange]
@@ -280,7 +296,8 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
             return StreamsGroup(group_id, shard.partition)
         group = streams_group(group_id, known)
         limit = self._settings.group_streams_max_size
-        if len(group.members) >= limit and request.member_id not in group.members:
+        is_known = request.member_id in group.members or group.static_member(request.instance_id) is not None
+        if len(group.members) >= limit and not is_known:
             message = f"The streams group has reached its maximum capacity of {limit} members."
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
         return group
@@ -302,6 +319,12 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
             group.refresh_at_ms = elapsed_ms + _REFRESH_AFTER_MS
         if transition.has_assigned:
             group.assigned_at_ms = elapsed_ms
+        if group.kept_epoch != transition.target_epoch:
+            group.departed.clear()
+            may_warm_up = self._settings.group_value(group.group_id, "streams.num.warmup.replicas") > 0
+            group.kept_epoch = transition.target_epoch if may_warm_up else -1
+        if (replaced := transition.replaced) is not None and replaced.member_id != member.member_id:
+            self.timers.stop(group, replaced.member_id)
         if waits:
             self._targets.await_members(shard, group)
         self.keep_alive(shard, group, member)
@@ -322,9 +345,13 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         group = streams_group(request.group_id, shard.groups.get(request.group_id), "Group {} not found.")
         if request.shutdown_application and group.shutdown_by is None:
             group.shutdown_by = request.member_id
-        member = group.member(request.member_id)
-        log.info("group %s: member %s leaves", group.group_id, member.member_id)
-        self.remove(shard, group, member, now_ms)
+        member = identified(group, request)
+        if request.instance_id is not None and request.member_epoch == STATIC_LEAVE_EPOCH:
+            log.info("group %s: member %s leaves for a while", group.group_id, member.member_id)
+            self.write(shard, [records.current_assignment(group.group_id, away(member))], now_ms)
+        else:
+            log.info("group %s: member %s leaves", group.group_id, member.member_id)
+            self.remove(shard, group, member, now_ms)
         return HeartbeatResult(
             StreamsGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
         )
@@ -338,15 +365,21 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         Raises:
             KafkaError: The partition cannot be written; the member is still in the group.
         """
-        group_id = group.group_id
+        group_id, epoch = group.group_id, group.epoch + 1
         changes = records.member_tombstones(group_id, member.member_id)
         changes.append(
-            records.group_epoch(
-                group_id, group.epoch + 1, group.metadata_hash, group.validated_epoch, group.assignment_configs
-            )
+            records.group_epoch(group_id, epoch, group.metadata_hash, group.validated_epoch, group.assignment_configs)
         )
+        is_last = len(group.members) == 1
+        if is_last:  # Without members nothing is left to assign.
+            changes.append(records.target_metadata(group_id, epoch, 0))
+        target = group.targets.get(member.member_id)
         self.write(shard, changes, now_ms)
         self.timers.stop(group, member.member_id)
+        if is_last:
+            group.assigned_at_ms = None
+        elif target is not None and group.kept_epoch == group.assignment_epoch:
+            group.departed[member.member_id] = target
 
     # Records
 

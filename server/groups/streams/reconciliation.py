@@ -2,7 +2,10 @@
 
 First the member gives up the tasks that are not in its target, and confirms that by naming the tasks that it still has. Only
 then it enters the target's epoch, and gets the tasks that are free. An active task is free if no process has it as active. Any
-task is free only if the member's own process has it in no other role: its state directory holds a task only once.
+task is free only if no other member of the member's process has it: their state directory holds a task only once.
+
+A member changes the role of its own task without giving it up, so its state stays open. It keeps a standby or warm-up task until
+the task is active with it. A task that it must give up as active becomes its standby at once.
 
     STABLE ──► UNREVOKED_TASKS ──► UNRELEASED_TASKS ──► STABLE
        └────────────────────────────────▲─────────────────▲
@@ -11,12 +14,13 @@ task is free only if the member's own process has it in no other role: its state
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError
-from .group import StreamsGroup
+from .group import StreamsGroup, Task
 from .member import Epochs, Owned, Places, StreamsMember, StreamsMemberState, StreamsTasks
 
 _NOBODY: frozenset[int] = frozenset()
@@ -62,22 +66,36 @@ def _advance(
     claim: StreamsTasks | None,
 ) -> StreamsMember:
     """Advance the member towards its target; its epoch is `own_epoch` as long as it has tasks to give up."""
-    kept = has = member.assigned
-    if any(has):
-        active, active_left = _split_active(has.active, target.active)
-        standby, standby_left = _split(has.standby, target.standby)
-        warmup, warmup_left = _split(has.warmup, target.warmup)
-        kept, revoking = Owned(active, standby, warmup), Owned(active_left, standby_left, warmup_left)
-        if any(revoking) and (claim is None or revoking.shares_any(claim)):
-            return _enter(member, own_epoch, StreamsMemberState.UNREVOKED_TASKS, kept, revoking)
-    assigned, must_wait = _granted(group, member.process_id, epoch, kept, target)
-    return _enter(
-        member,
-        epoch,
-        StreamsMemberState.UNRELEASED_TASKS if must_wait else StreamsMemberState.STABLE,
-        assigned,
-        Owned(),
-    )
+    has = member.assigned
+    active, active_left = _split_active(has.active, target.active)
+    standby, standby_left = _split(has.standby, target.standby)
+    warmup, warmup_left = _split(has.warmup, target.warmup)
+    free, lacks = _free(group, member, Owned(active, standby, warmup), target)
+    for key, partitions in has.active.items():
+        _move(free.standby, standby, key, partitions)
+    for key, replicas in has.standby.items():
+        _remove(standby_left, key, _move(free.warmup, warmup, key, replicas))
+    for key, replicas in has.warmup.items():
+        _remove(warmup_left, key, _move(free.standby, standby, key, replicas))
+    promoted = []
+    for role, places, left in ((has.standby, standby, standby_left), (has.warmup, warmup, warmup_left)):
+        for key, replicas in role.items():
+            going = replicas & target.active.get(key, _NOBODY)
+            _remove(left, key, going)
+            promoted.append((places, key, going))
+    revoking = Owned(active_left, standby_left, warmup_left)
+    must_revoke = any(revoking) and (claim is None or revoking.shares_any(claim))
+    for places, key, going in promoted:
+        _add(places, key, going if must_revoke else going - free.active.get(key, _NOBODY))
+    if must_revoke:
+        return _enter(member, own_epoch, StreamsMemberState.UNREVOKED_TASKS, Owned(active, standby, warmup), revoking)
+    for key, gets in free.active.items():
+        active[key] = {**active.get(key, {}), **dict.fromkeys(gets, epoch)}
+    for places, granted in ((standby, free.standby), (warmup, free.warmup)):
+        for key, gets in granted.items():
+            _add(places, key, gets)
+    state = StreamsMemberState.UNRELEASED_TASKS if lacks else StreamsMemberState.STABLE
+    return _enter(member, epoch, state, Owned(active, standby, warmup), Owned())
 
 
 def _enter(
@@ -112,17 +130,81 @@ def _split(has: Places, target: Places) -> tuple[dict[str, frozenset[int]], dict
     return kept, left
 
 
-def _granted(group: StreamsGroup, process_id: str, epoch: int, kept: Owned, target: StreamsTasks) -> tuple[Owned, bool]:
-    """Return the kept tasks with the free tasks of the target, active ones since `epoch`, and whether any task is missing."""
-    roles: tuple[dict[str, Any], ...] = ({**kept.active}, {**kept.standby}, {**kept.warmup})
-    lacks = False
-    for mine, wanted, as_active in zip(roles, target, (True, False, False), strict=True):
+class _Free(NamedTuple):
+    """Tasks of the target that the member lacks and may have now."""
+
+    active: dict[str, frozenset[int]]
+    standby: dict[str, frozenset[int]]
+    warmup: dict[str, frozenset[int]]
+
+
+def _free(group: StreamsGroup, member: StreamsMember, kept: Owned, target: StreamsTasks) -> tuple[_Free, bool]:
+    """Return the free tasks of the target that the member does not have in their role, and whether there are any that are not
+    free."""
+    found, lacks = _Free({}, {}, {}), False
+    for gets, mine, wanted, is_free in zip(
+        found, kept, target, (_is_active_free, _is_standby_free, _is_warmup_free), strict=True
+    ):
         for key, partitions in wanted.items():
             missing = partitions.difference(mine.get(key, ()))
-            gets = [one for one in missing if not group.is_used_by(process_id, (key, one), as_active=as_active)]
-            lacks = lacks or len(gets) < len(missing)
-            if gets and as_active:
-                mine[key] = {**mine.get(key, {}), **dict.fromkeys(gets, epoch)}
-            elif gets:
-                mine[key] = mine.get(key, _NOBODY).union(gets)
-    return Owned(*roles), lacks
+            if not missing:
+                continue
+            if free := frozenset(one for one in missing if is_free(group, member, (key, one))):
+                gets[key] = free
+            lacks = lacks or len(free) < len(missing)
+    return found, lacks
+
+
+def _is_active_free(group: StreamsGroup, member: StreamsMember, task: Task) -> bool:
+    return not (
+        task in group.active_processes
+        or _is_with_another(group.standby_processes, member.process_id, task, member.assigned.standby)
+        or _is_with_another(group.warmup_processes, member.process_id, task, member.assigned.warmup)
+    )
+
+
+def _is_standby_free(group: StreamsGroup, member: StreamsMember, task: Task) -> bool:
+    key, partition = task
+    is_active = group.active_processes.get(task) == member.process_id
+    return not (
+        (is_active and partition not in member.assigned.active.get(key, ()))
+        or member.process_id in group.standby_processes.get(task, ())
+        or _is_with_another(group.warmup_processes, member.process_id, task, member.assigned.warmup)
+    )
+
+
+def _is_warmup_free(group: StreamsGroup, member: StreamsMember, task: Task) -> bool:
+    return not (
+        group.active_processes.get(task) == member.process_id
+        or _is_with_another(group.standby_processes, member.process_id, task, member.assigned.standby)
+        or member.process_id in group.warmup_processes.get(task, ())
+    )
+
+
+def _is_with_another(processes: Mapping[Task, Counter[str]], process_id: str, task: Task, mine: Places) -> bool:
+    """Whether another member of the process has the task in this role, or the member itself must give it up."""
+    return process_id in processes.get(task, ()) and task[1] not in mine.get(task[0], ())
+
+
+def _move(
+    free: dict[str, frozenset[int]], role: dict[str, frozenset[int]], key: str, partitions: Iterable[int]
+) -> frozenset[int]:
+    """Give the member those of `partitions` that are free in a role, and return them."""
+    moved = free.get(key, _NOBODY).intersection(partitions)
+    _remove(free, key, moved)
+    _add(role, key, moved)
+    return moved
+
+
+def _add(places: dict[str, frozenset[int]], key: str, partitions: frozenset[int]) -> None:
+    if partitions:
+        places[key] = places.get(key, _NOBODY) | partitions
+
+
+def _remove(places: dict[str, frozenset[int]], key: str, partitions: frozenset[int]) -> None:
+    if not partitions or key not in places:
+        return
+    if left := places[key] - partitions:
+        places[key] = left
+    else:
+        del places[key]

@@ -19,13 +19,15 @@ from ..settings import MEMBERS_A_PIECE
 from . import records
 from .assignor import AssignedMember, sticky
 from .configured import Configured
-from .group import StreamsGroup
+from .group import NO_OFFSETS, StreamsGroup, TaskOffsets
 from .member import NO_TASKS, StreamsMember, StreamsTasks
 
 TASKS_AT_ONCE = 1_000
 """Limit for active and standby tasks; assigning that many takes some milliseconds."""
 
-STANDBYS = "num.standby.replicas"
+STANDBYS, RACK_TAGS = "num.standby.replicas", "rack.aware.assignment.tags"
+"""Options for targets, as in the records of groups. Like Apache Kafka's, the assignor does not use the tags. A member that lacks
+one of them gets a status."""
 
 
 def are_many(members: int, configured: Configured, configs: Mapping[str, str]) -> bool:
@@ -40,17 +42,18 @@ def are_many(members: int, configured: Configured, configs: Mapping[str, str]) -
 
 def new_targets(
     members: Mapping[str, StreamsMember],
-    before: Mapping[str, StreamsTasks],
+    task_offsets: Mapping[str, TaskOffsets],
     configured: Configured,
     configs: Mapping[str, str],
 ) -> Steps[dict[str, StreamsTasks]]:
-    """Return the target of each of `members`, where `before` has the targets until now. All targets are empty while topics are
-    missing or wrong."""
+    """Return the target of each of `members`, given the tasks that they have and the offsets that they have reported. All targets
+    are empty while topics are missing or wrong."""
     if configured.problem is not None or configured.subtopologies is None:
         return dict.fromkeys(members, NO_TASKS)
     assigned = {}
     for number, (member_id, member) in enumerate(members.items(), 1):
-        assigned[member_id] = AssignedMember(member.process_id, before.get(member_id, NO_TASKS))
+        offsets = task_offsets.get(member_id, NO_OFFSETS).offsets
+        assigned[member_id] = AssignedMember(member.process_id, member.assigned, offsets)
         if number % A_PIECE == 0:
             yield
     return (yield from sticky(assigned, configured.subtopologies, int(configs.get(STANDBYS, "0"))))

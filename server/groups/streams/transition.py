@@ -23,8 +23,8 @@ from ..assigning.topics import TopicChanges, TopicView
 from ..records import Change, ReadyChange, write_record
 from . import records, targets
 from .configured import Configured, StatusCode, configure
-from .group import StreamsGroup
-from .member import NO_TASKS, StreamsMember, StreamsTasks
+from .group import StreamsGroup, TaskOffsets
+from .member import NO_TASKS, StreamsMember, StreamsTasks, has_other_inputs
 from .membership import check_claim
 from .reconciliation import next_step
 from .topology import Topology, topology_from_request
@@ -40,6 +40,8 @@ class StreamsHeartbeatContext(NamedTuple):
     interval_ms: int
     is_delayed: bool
     """Whether the group waits for more members."""
+    is_static: bool
+    """Whether the member has an instance id in this heartbeat."""
     now_ms: int
     elapsed_ms: int
 
@@ -157,6 +159,8 @@ class StreamsTransition:
     Args:
         old: The member before the heartbeat, as the group knows it, or a new member.
         new: The member with the heartbeat's changes.
+        replaced: The static member that it replaces (`member.returned`).
+        offsets: The offsets of the member's tasks.
         changes: Changes that must be written first.
         ready: Step prepared for this group and the member's request.
 
@@ -166,6 +170,7 @@ class StreamsTransition:
         claim: Tasks that the member claims to have; None if the request does not contain them.
         configured: The topology applied to the topics.
         statuses: Statuses for the member's answer that follow from this heartbeat.
+        target_epoch: Epoch of the target that the member makes its step towards.
         has_stepped: Whether the member's assignment, state or epoch changed.
         has_assigned: Whether a new target assignment was made.
         must_assign: Whether a job must make a new one, since it takes too long here.
@@ -176,17 +181,22 @@ class StreamsTransition:
         group: StreamsGroup,
         old: StreamsMember,
         new: StreamsMember,
+        replaced: StreamsMember | None,
+        offsets: TaskOffsets,
         changes: list[Change | ReadyChange],
         ready: ReadyStep,
     ) -> None:
         self.group = group
         self.old = old
         self.member = new
+        self.replaced = replaced
+        self.offsets = offsets
         self.claim: StreamsTasks | None = None
         self.changes = changes
         self.ready = ready
         self.configured: Configured
         self.statuses: list[Status] = []
+        self.target_epoch: int
         self.has_stepped = False
         self.has_assigned = False
         self.must_assign = False
@@ -205,18 +215,37 @@ class StreamsTransition:
         """
         self._around, self.claim = around, claim
         group, new = self.group, self.member
+        if self.replaced is not None:
+            self._replace_static(self.replaced)
         if new != self.old:
             self.changes.append(records.member_metadata(group.group_id, new))
-            self._must_bump = True
+            self._must_bump = not around.is_static or has_other_inputs(self.old, new)
         self._take_topology()
         self._take_topics()
         self._take_epoch(claim)
         epoch, tasks = self._take_target()
+        self.target_epoch = epoch
         if not new.is_reconciled_to(epoch):
             self.member = next_step(group, new, epoch, tasks, claim)
         self.has_stepped = self.member != new
         if self.has_stepped:
             self.changes.append(records.current_assignment(group.group_id, self.member))
+
+    def _replace_static(self, replaced: StreamsMember) -> None:
+        """Give the member what the static member had."""
+        group_id, heir = self.group.group_id, self.old
+        self.changes += records.member_tombstones(group_id, replaced.member_id)
+        self.changes.append(records.member_metadata(group_id, heir))
+        self.changes.append(records.target(group_id, heir.member_id, self._held()))
+        self.changes.append(records.current_assignment(group_id, heir))
+
+    def _held(self) -> StreamsTasks:
+        """Return the member's part of the present target."""
+        member_id, group = (self.replaced or self.old).member_id, self.group
+        held = group.targets.get(member_id)
+        if held is None and group.kept_epoch == group.assignment_epoch:
+            held = group.departed.get(member_id)
+        return NO_TASKS if held is None else held
 
     def _take_topology(self) -> None:
         """Use the topology of the group, or of its first member."""
@@ -263,7 +292,7 @@ class StreamsTransition:
         """Return the target assignment's epoch and the member's part of it. A new target is made if the group's epoch is ahead,
         the last target is old enough, and the work does not take long."""
         group, new, around = self.group, self.member, self._around
-        held = group.targets.get(new.member_id, NO_TASKS)
+        held = self._held()
         if around.is_delayed:
             self._add_delayed_status("due to the configured initial rebalance delay.")
             return group.assignment_epoch, NO_TASKS
@@ -274,11 +303,14 @@ class StreamsTransition:
             self._add_delayed_status("due to the configured assignment interval.")
             return group.assignment_epoch, held
         members = {**group.members, new.member_id: new}
+        if self.replaced is not None and self.replaced.member_id != new.member_id:
+            del members[self.replaced.member_id]
         self.must_assign = group.is_assigning or targets.are_many(len(members), self.configured, around.configs)
         if self.must_assign:
             self._add_delayed_status("because the assignment is being computed.")
             return group.assignment_epoch, held
-        assigned = to_the_end(targets.new_targets(members, group.targets, self.configured, around.configs))
+        offsets = {**group.task_offsets, new.member_id: self.offsets}
+        assigned = to_the_end(targets.new_targets(members, offsets, self.configured, around.configs))
         self.changes += targets.changes(group, assigned, self._epoch, around.now_ms)
         self.has_assigned = True
         return self._epoch, assigned[new.member_id]

@@ -152,6 +152,7 @@ class StreamsGroups(Groups):
         standbys: Tasks | None = None,
         group: str = "g",
         client: str = "c",
+        version: int = 0,
         **fields: Any,
     ) -> Steps[HeartbeatResult]:
         """Return the pieces of one heartbeat; `owns` are the tasks reported as active, None if nothing is reported."""
@@ -159,7 +160,7 @@ class StreamsGroups(Groups):
             fields |= {"active_tasks": ids_of(owns), "standby_tasks": ids_of(standbys or {}), "warmup_tasks": ()}
         request = StreamsGroupHeartbeatRequest(group_id=group, member_id=member, member_epoch=epoch, **fields)
         shard = self.coordinator.shard_for(group)
-        return self.coordinator.streams_heartbeat(shard, request, Caller(client, "/host", 0), lambda: self.now_ms)
+        return self.coordinator.streams_heartbeat(shard, request, Caller(client, "/host", version), lambda: self.now_ms)
 
     def beat(self, *arguments: Any, **fields: Any) -> StreamsGroupHeartbeatResponse:
         return self.hear(*arguments, **fields).response
@@ -224,7 +225,7 @@ def table_of_group(table: StreamsGroup) -> dict[str, Any]:
     """Return the state of any coordinator's group; later changes of the group do not change it."""
     volatile = {
         *("sessions", "waits", "initial_delay", "refresh_at_ms", "topics_known_to", "assigned_at_ms", "is_assigning"),
-        *("configured", "shutdown_by", "untold", "endpoint_epoch", "endpoints"),
+        *("configured", "shutdown_by", "untold", "endpoint_epoch", "endpoints", "departed", "kept_epoch"),
     }
     return {name: copied(value) for name, value in vars(table).items() if name not in volatile}
 

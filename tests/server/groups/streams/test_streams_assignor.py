@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from ottla.protocol.messages.streams_group_heartbeat import TaskOffset
 from ottla.server.coordination.jobs import to_the_end
 from ottla.server.groups.streams.assignor import AssignedMember, LeastFirst, sticky
 from ottla.server.groups.streams.configured import ConfiguredSubtopology, InternalTopic
@@ -61,8 +62,8 @@ def sizes(found: Mapping[str, StreamsTasks]) -> dict[str, int]:
 
 def test_tasks_are_spread_evenly_and_a_range_at_a_time_by_subtopology() -> None:
     found = assigned(fresh(a="p", b="q"), {"0": one(4), "1": one(4)})
-    assert found["a"].active == {"0": {0, 2}, "1": {0, 2}}
-    assert found["b"].active == {"0": {1, 3}, "1": {1, 3}}
+    assert found["b"].active == {"0": {0, 2}, "1": {0, 2}}
+    assert found["a"].active == {"0": {1, 3}, "1": {1, 3}}
 
 
 def test_processes_with_more_members_get_more() -> None:
@@ -94,6 +95,47 @@ def test_a_former_active_member_becomes_the_standby() -> None:
     assert {key: one.active for key, one in found.items()} == {key: one.active for key, one in before.items()}
     assert found["a"].standby == {"0": {2, 3}}
     assert found["b"].standby == {"0": {0, 1}}
+
+
+def stored(*offsets: int) -> tuple[TaskOffset, ...]:
+    """Return what a member reports that has state of the first tasks, up to these offsets."""
+    return tuple(TaskOffset(subtopology_id="0", partition=at, offset=one) for at, one in enumerate(offsets))
+
+
+def test_a_member_with_state_of_a_task_gets_it_and_the_one_with_more_of_it_first() -> None:
+    shapes = {"0": one(2, is_stateful=True)}
+    members = {
+        "a": AssignedMember("p", NO_TASKS, stored(7, 7)),
+        "b": AssignedMember("q", NO_TASKS),
+        "c": AssignedMember("r", NO_TASKS, stored(8, 9)),
+    }
+    assert assigned(members, shapes)["c"].active == {"0": {0}}
+    assert assigned(members, shapes)["a"].active == {"0": {1}}, "c has as many tasks as it may"
+    unknown = (*stored(), TaskOffset(subtopology_id="0", partition=2), TaskOffset(subtopology_id="x"))
+    assert assigned({"a": AssignedMember("p", NO_TASKS, unknown)}, shapes)["a"].active == {"0": {0, 1}}
+
+
+def test_a_standby_is_before_a_member_that_only_reports_offsets() -> None:
+    members = {
+        "a": AssignedMember("p", NO_TASKS, stored(9)),
+        "b": AssignedMember("q", StreamsTasks(standby={"0": frozenset({0})}), stored(1)),
+        "c": AssignedMember("r", StreamsTasks(standby={"0": frozenset({0})}), stored(2)),
+    }
+    found = assigned(members, {"0": one(1, is_stateful=True)}, 1)
+    assert found["c"].active == {"0": {0}}
+    assert found["b"].standby == {"0": {0}}
+
+
+def test_a_process_that_has_the_task_is_no_candidate_for_its_standby() -> None:
+    """Up to Apache Kafka 4.3, no member was, if the process of the first had it."""
+    had = StreamsTasks(standby={"0": frozenset({0})})
+    members = {
+        "a": AssignedMember("p", StreamsTasks(active={"0": frozenset({0})})),
+        "b": AssignedMember("p", had),
+        "c": AssignedMember("q", NO_TASKS),
+        "d": AssignedMember("r", had),
+    }
+    assert assigned(members, {"0": one(1, is_stateful=True)}, 1)["d"].standby == {"0": {0}}
 
 
 def test_one_process_has_no_standbys_and_stateless_tasks_have_none() -> None:

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.messages.streams_group_heartbeat import Endpoint, TaskOffset, TopicPartition
+from ottla.protocol.messages.streams_group_heartbeat import Endpoint, KeyValue, TaskOffset, TopicPartition
 from ottla.server.config.group_configs import GroupConfig
 from ottla.server.coordination.jobs import A_PIECE
 from ottla.server.groups.streams.configured import StatusCode
@@ -49,6 +49,30 @@ def test_members_receive_the_interval_of_their_task_offsets() -> None:
     assert StreamsGroups(orders=4).enter("a").task_offset_interval_ms == 60_000
 
 
+def test_members_receive_the_acceptable_lag_of_warm_up_tasks() -> None:
+    settings = {"groups": {"g": GroupConfig({}, {"streams.acceptable.recovery.lag": 2**40})}}
+    groups = StreamsGroups(orders=4, settings=settings)
+    assert [groups.enter("a").acceptable_recovery_lag, groups.beat("a", 2).acceptable_recovery_lag] == [2**40] * 2
+    answer = StreamsGroups(orders=4).enter("a")
+    assert (answer.acceptable_recovery_lag, answer.acceptable_recovery_lag_legacy) == (10_000, 0)
+
+
+def test_a_member_without_a_required_client_tag_gets_a_status() -> None:
+    groups = StreamsGroups(orders=4, settings={"group_streams_rack_aware_assignment_tags": ("zone", "cluster", "rack")})
+    tags = (KeyValue(key="cluster", value="x"),)
+    missing = {
+        StatusCode.MISSING_CLIENT_TAGS: "Missing required client tags for rack-aware standby assignment: [zone, rack]."
+        " Configure them via 'client.tag.<tagKey>' in your Streams config."
+    }
+    assert statuses(groups.enter("a", client_tags=tags, version=1)) == missing
+    assert statuses(groups.beat("a", 2, version=1)) == missing
+    assert statuses(groups.beat("a", 2, version=0)) == {}
+    assert groups.table().assignment_configs["rack.aware.assignment.tags"] == "zone,cluster,rack"
+    own = groups.restarted(groups={"g": GroupConfig({}, {"streams.rack.aware.assignment.tags": ()})})
+    assert statuses(own.beat("a", 2, version=1)) == {}
+    assert own.table().epoch == 3, "other tags are a reason for another target"
+
+
 def test_an_unchanged_member_receives_no_tasks() -> None:
     groups = StreamsGroups(orders=4)
     groups.enter("a")
@@ -64,7 +88,9 @@ def test_offsets_of_tasks_are_described_until_the_member_goes() -> None:
         return [(one.task_offsets, one.task_end_offsets) for one in groups.described().members]
 
     groups = StreamsGroups(orders=4)
-    groups.enter("a", task_offsets=(offset(1, 7), offset(0, 5)), task_end_offsets=())
+    groups.enter("a", task_offsets=(offset(1, 7),))
+    assert described() == [((), ())], "those of the first member are lost, as at Apache Kafka"
+    groups.beat("a", 2, task_offsets=(offset(1, 7), offset(0, 5)), task_end_offsets=())
     assert described() == [((offset(0, 5), offset(1, 7)), ())]
     groups.beat("a", 2, task_end_offsets=(offset(0, 9),))
     assert described() == [((offset(0, 5), offset(1, 7)), (offset(0, 9),))]
@@ -173,21 +199,34 @@ def test_a_standby_becomes_active_when_the_active_member_leaves() -> None:
     assert table.targets["b"].active["0"] == {0, 1, 2, 3} and had
 
 
-def test_a_task_changes_its_role_in_a_process_only_after_revocation() -> None:
+def with_standbys() -> StreamsGroups:
+    """Return a group in which a and b have two active tasks each, and those of the other as standbys."""
     groups = groups_with_store(standbys=1)
     groups.enter("a", topology=STORE)
     groups.enter("b", topology=STORE)
     groups.beat("a", 2, owns={"0": {0, 1, 2, 3}})
-    groups.beat("a", 2, owns={"0": {0, 1}})
+    groups.beat("a", 2, owns={"0": {0, 1}}, standbys={"0": {2, 3}})
     groups.beat("b", 3)
-    b = groups.table().members["b"]
-    assert {key: set(one) for key, one in b.assigned.active.items()} == {"0": {2, 3}}
-    assert b.assigned.standby == {"0": {0, 1}}
+    members = groups.table().members
+    assert [members[key].assigned.tasks.active for key in "ab"] == [{"0": {0, 1}}, {"0": {2, 3}}]
+    assert [members[key].assigned.standby for key in "ab"] == [{"0": {2, 3}}, {"0": {0, 1}}]
+    return groups
+
+
+def test_a_task_that_a_member_gives_up_is_its_standby_at_once() -> None:
+    groups = groups_with_store(standbys=1)
+    groups.enter("a", topology=STORE)
+    assert (active(groups.enter("b", topology=STORE)), standby(groups.beat("b", 3))) == ({}, None)
+    told = groups.beat("a", 2, owns={"0": {0, 1, 2, 3}})
+    assert (active(told), standby(told)) == ({"0": {0, 1}}, {"0": {2, 3}})
+    assert groups.table().state_name == "Reconciling"
+
+
+def test_a_standby_becomes_active_without_a_revocation() -> None:
+    groups = with_standbys()
     groups.beat("a", -1)
     told = groups.beat("b", 3, owns={"0": {2, 3}}, standbys={"0": {0, 1}})
-    assert (active(told), standby(told)) == ({"0": {2, 3}}, {})
-    groups.beat("b", 3, owns={"0": {2, 3}})
-    assert active(groups.beat("b", groups.table().members["b"].epoch, owns={"0": {2, 3}})) == {"0": {0, 1, 2, 3}}
+    assert (active(told), standby(told), told.member_epoch) == ({"0": {0, 1, 2, 3}}, {}, 4)
 
 
 def test_a_new_group_waits_for_more_members() -> None:
@@ -199,8 +238,8 @@ def test_a_new_group_waits_for_more_members() -> None:
     groups.enter("b")
     groups.advance(2_000)
     groups.advance(0)
-    assert active(groups.beat("a", 1)) == {"0": {0, 2}}
-    assert active(groups.beat("b", 1)) == {"0": {1, 3}}
+    assert active(groups.beat("a", 1)) == {"0": {1, 3}}
+    assert active(groups.beat("b", 1)) == {"0": {0, 2}}
 
 
 def test_a_group_empty_at_the_end_of_its_delay_starts_another() -> None:
@@ -219,10 +258,11 @@ def test_members_that_leave_at_the_end_of_the_delay_leave_no_assignment() -> Non
     groups.coordinator.run_due(groups.now_ms)
     assert groups.table().members == {}
     assert not groups.table().is_assigning
-    assert StatusCode.ASSIGNMENT_DELAYED in statuses(groups.enter("b"))
+    answer = groups.enter("b")
+    assert StatusCode.ASSIGNMENT_DELAYED in statuses(answer)
     groups.advance(3_000)
     groups.advance(0)
-    assert active(groups.beat("b", 1)) == {"0": {0, 1, 2, 3}}
+    assert active(groups.beat("b", answer.member_epoch)) == {"0": {0, 1, 2, 3}}
 
 
 def test_a_target_is_not_older_than_the_interval_when_another_one_comes() -> None:
@@ -236,19 +276,28 @@ def test_a_target_is_not_older_than_the_interval_when_another_one_comes() -> Non
     assert active(groups.beat("a", 2, owns={"0": {0, 1, 2, 3}})) == {"0": {0, 1}}
 
 
-def test_the_interval_applies_after_another_wait_for_members() -> None:
-    settings = {"group_streams_assignment_interval_ms": 10_000, "group_streams_initial_rebalance_delay_ms": 3_000}
-    groups = StreamsGroups(orders=4, settings=settings)
+def test_the_interval_does_not_apply_to_a_group_that_was_empty() -> None:
+    groups = StreamsGroups(orders=4, settings={"group_streams_assignment_interval_ms": 10_000})
     groups.enter("a")
-    groups.advance(3_000)
     groups.beat("a", -1)
+    table = groups.table()
+    assert (table.epoch, table.assignment_epoch, table.assignment_ms) == (3, 3, 0)
+    assert active(groups.enter("b")) == {"0": {0, 1, 2, 3}}
+
+
+@pytest.mark.parametrize(("warmups", "gets"), [(2, {"0": {0, 1}}), (0, {})])
+def test_a_member_that_returns_before_the_next_target_gets_its_tasks_again(
+    warmups: int, gets: dict[str, set[int]]
+) -> None:
+    settings = {"group_streams_assignment_interval_ms": 1_000, "group_streams_num_warmup_replicas": warmups}
+    groups = StreamsGroups(orders=2, settings=settings)
+    groups.enter("a")
     groups.enter("b")
-    groups.advance(3_000)
-    assert groups.table().state_name == "Assigning"
-    interval = {StatusCode.ASSIGNMENT_DELAYED: "Assignment delayed due to the configured assignment interval."}
-    assert statuses(groups.beat("b", groups.table().members["b"].epoch)) == interval
-    groups.advance(7_000)
-    assert active(groups.beat("b", groups.table().members["b"].epoch)) == {"0": {0, 1, 2, 3}}
+    groups.beat("a", -1)
+    assert active(groups.enter("a")) == gets
+    groups.advance(1_000)
+    groups.beat("b", groups.table().members["b"].epoch)
+    assert sorted(groups.table().targets) == ["a", "b"]
 
 
 def test_missing_internal_topics_are_reported_and_delay_the_assignment() -> None:
@@ -356,7 +405,7 @@ def test_one_member_may_request_the_shutdown_of_all() -> None:
 
 
 def test_replacing_a_classic_group_gives_a_temporary_endpoint_epoch() -> None:
-    """Apache Kafka 4.3.1 counts them in the same way; the next heartbeat names endpoints again."""
+    """Apache Kafka counts them in the same way; the next heartbeat names endpoints again."""
     groups = groups_with_store(standbys=1)
     groups.commit({("orders", 0): 7})
     here = Endpoint(host="h", port=1)
@@ -378,6 +427,33 @@ def test_members_receive_the_endpoints_and_partitions_of_all_members() -> None:
     assert [one.user_endpoint for one in rows] == [there, here]
     assert rows[1].active_partitions == (TopicPartition(topic="orders", partitions=(0, 1)),)
     assert groups.endpoints("a")[0] is rows[0], "kept while nothing changes"
+
+
+def test_a_new_endpoint_is_counted_and_a_member_that_joins_without_one_has_none() -> None:
+    groups = groups_with_store()
+    groups.enter("a", topology=STORE)
+    assert groups.enter("b", topology=STORE).endpoint_information_epoch == 0
+    for number, port in enumerate((1, 2, 2), 1):
+        epoch = groups.table().members["b"].epoch
+        answer = groups.beat("b", epoch, user_endpoint=Endpoint(host="h", port=port))
+        assert answer.endpoint_information_epoch == min(number, 2)
+        assert [one.user_endpoint.port for one in groups.endpoints("b")] == [port]
+    assert groups.enter("b", topology=STORE).endpoint_information_epoch == 3, "a lost endpoint is counted as well"
+    assert groups.endpoints("a") == ()
+
+
+def test_an_endpoint_has_no_partitions_that_its_topics_lack() -> None:
+    groups = StreamsGroups(orders=3, bills=1)
+    groups.enter("a", topology=topology(subtopology("0", "orders", "bills")))
+    groups.enter("b", topology=topology(subtopology("0", "orders", "bills")), user_endpoint=Endpoint(host="h", port=1))
+    groups.beat("a", 2, owns={"0": {0, 1, 2}})
+    groups.beat("a", 2, owns=groups.table().members["a"].assigned.tasks.active)
+    groups.beat("b", 3)
+    tasks = tuple(sorted(groups.table().members["b"].assigned.active["0"]))
+    (row,) = groups.endpoints("a")
+    expected = {"orders": tasks} | ({"bills": (0,)} if 0 in tasks else {})
+    assert {one.topic: one.partitions for one in row.active_partitions} == expected
+    assert len(tasks) > 1 or tasks != (0,), "partitions that bills lacks"
 
 
 def test_a_member_that_lost_its_assignment_gets_it_again() -> None:

@@ -23,8 +23,7 @@ REGEX = Topology(subtopologies=(Subtopology(subtopology_id="0", source_topic_reg
 OFFSETS = (TaskOffset(subtopology_id="0", partition=0, offset=1),)
 TWICE = "Task offsets contain a duplicate entry for subtopology 0 and partition 0."
 JOINING: list[tuple[dict[str, Any], ErrorCode, str]] = [
-    ({"instance_id": "i"}, REQUEST, "Static membership is not yet supported."),
-    ({"instance_id": ""}, REQUEST, "Static membership is not yet supported."),
+    ({"instance_id": ""}, REQUEST, "InstanceId can't be empty."),
     ({"task_offsets": OFFSETS * 2}, REQUEST, TWICE),
     ({"task_offsets": (), "task_end_offsets": OFFSETS * 2}, REQUEST, TWICE),
     (
