@@ -1,4 +1,4 @@
-"""Every hard case (`ottla cases`) consumed to its end by six clients, each in a process of its own with a time limit.
+"""Every hard case (`ottla cases`) consumed to its end by each client, each in a process of its own with a time limit.
 
 Clients read from the start with both isolation levels, and from every existing offset (if there are billions, from next to each
 record). Clients that support its protocol also read the group near the end of its epochs as a member.

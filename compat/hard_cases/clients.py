@@ -8,10 +8,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..support.brokers.apache_kafka import cache_dir, fetches, jars
+from ..support.releases import RELEASES
 from ..support.suite import NotRunError
 
 READERS = Path(__file__).parent / "readers"
@@ -72,10 +74,17 @@ def _python(module: str) -> Callable[[], list[str]]:
     return lambda: [sys.executable, "-m", f"{__package__}.readers.{module}"]
 
 
-def _java() -> list[str]:
+def _java(version: str) -> list[str]:
     if not shutil.which("javac"):
         raise NotRunError("a JDK and Maven")
-    return ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{jars()}/*", str(READERS / "java" / "Reader.java")]
+    return [
+        "java",
+        "-Xmx256m",
+        "-XX:TieredStopAtLevel=1",
+        "-cp",
+        f"{jars(version)}/*",
+        str(READERS / "java" / "Reader.java"),
+    ]
 
 
 @fetches("hard-cases-go")
@@ -114,7 +123,8 @@ PYTHON = (
     Client("aiokafka", _python("aiokafka"), has_new_groups=False),
 )
 OTHERS = (
-    Client("Java", _java, has_new_groups=True),
+    Client("Java", partial(_java, RELEASES[0]), has_new_groups=True),
+    *(Client(f"Java-{each}", partial(_java, each), has_new_groups=True) for each in RELEASES[1:]),
     Client("franz-go", _go, has_new_groups=True, has_position=False),
     Client("kafkajs", _node, has_new_groups=False, has_position=False),
 )

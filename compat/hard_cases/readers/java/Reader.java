@@ -40,7 +40,6 @@ public class Reader {
         long end = wanted.get("end").asLong();
         long position = -1;
         boolean atEnd = false;
-        long moved = System.nanoTime();
         try (KafkaConsumer<String, String> consumer =
                 new KafkaConsumer<>(options, new StringDeserializer(), new StringDeserializer())) {
             if (group != null) {
@@ -49,6 +48,7 @@ public class Reader {
                 consumer.assign(List.of(partition));
                 consumer.seek(partition, wanted.get("offset").asLong());
             }
+            long moved = System.nanoTime(); // not before: the first consumer of a JVM takes seconds on a busy machine
             while (!atEnd && System.nanoTime() - moved < idleSeconds * 1e9) {
                 for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(100))) {
                     records.addArray().add(record.offset()).add(record.key()).add(record.value());
