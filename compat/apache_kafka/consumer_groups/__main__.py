@@ -3,7 +3,7 @@
 Both brokers get each request and their answers are compared: ConsumerGroupHeartbeat of dynamic and static members that join,
 stay, give up partitions, leave, rejoin, send wrong epochs or claim partitions of others; subscriptions by name and by regular
 expression; topics that are created, expanded and deleted; ConsumerGroupDescribe, DescribeGroups, ListGroups, DeleteGroups;
-OffsetCommit, OffsetFetch and OffsetDelete. The assignor is `range`, as with `uniform` the two break ties differently. In some
+OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete. The assignor is `range`, as with `uniform` the two break ties differently. In some
 groups members vote for either, and no two share a topic.
 """
 
@@ -28,6 +28,7 @@ from .asking import (
     Side,
     Step,
     Topic,
+    TxnCommit,
 )
 
 LIVES, LIVES_QUICK = 100, 4
@@ -40,8 +41,8 @@ OVERRIDES = {
 }
 TOPICS = ("alpha", "beta", "gamma")
 STRANGER = "stranger"
-# More than members of a full group.
-SLOTS = 6
+# Topics of members that vote, more than a full group has members; the last ones do not exist.
+PLACES = (*TOPICS, "delta", "epsilon", "zeta")
 REGEXES = ("a.*", "(alpha|gamma)", "[ab].*a", ".*", "(", "")
 # How long a regular expression takes at most until Apache Kafka, which matches it in another thread, is done with it.
 REGEX_S = 0.1
@@ -110,8 +111,8 @@ class World:
     def next_step(self) -> Step:
         rng = self.rng
         kind = rng.choices(
-            ["join", "beat", "leave", "commit", "fetch", "delete offsets", "look", "delete", "topic"],
-            (14 if self.members else 200, 50, 6, 6, 3, 1, 12, 1, 2 if self.counts["alpha"] else 100),
+            ["join", "beat", "leave", "commit", "transaction", "fetch", "delete offsets", "look", "delete", "topic"],
+            (14 if self.members else 200, 50, 6, 6, 3, 3, 1, 12, 1, 2 if self.counts["alpha"] else 100),
         )[0]
         known = rng.choice(self.members) if self.members and rng.random() < 0.97 else Known(STRANGER, None)
         topic = rng.choice(TOPICS)
@@ -127,6 +128,9 @@ class World:
                 version = rng.choice([9, 10] if self.counts[topic] else [9])
                 epoch = self._some_epoch(known)
                 return Commit(self.group, known.member, epoch, version, topic, rng.randrange(3))
+            case "transaction":
+                version = rng.choice([3, 4, 5, 6] if self.counts[topic] else [3, 4, 5])
+                return TxnCommit(self.group, known.member, self._some_epoch(known), version, topic, rng.randrange(3))
             case "fetch":
                 member, epoch = rng.choice([(None, -1), (known.member, self._some_epoch(known))])
                 return FetchOffsets(self.group, member, epoch, topic, rng.randrange(3))
@@ -176,8 +180,7 @@ class World:
         """Return the heartbeat with names of topics, an expression, or both."""
         rng = self.rng
         if self._votes:
-            slot = _slot(beat.member)
-            return beat._replace(topics=TOPICS[slot : slot + 1])
+            return beat._replace(topics=(PLACES[_slot(beat.member)],))
         topics = tuple(rng.sample(TOPICS, rng.randint(1, 3)))
         if self._may_use_regexes and rng.random() < 0.5:
             return beat._replace(topics=rng.choice([None, topics]), regex=rng.choice(REGEXES))
@@ -230,8 +233,7 @@ class World:
 
 
 def _slot(member: str) -> int:
-    """Return the member's place: the first ones have a topic each, if members ask for different assignors."""
-    return len(TOPICS) if member == STRANGER else int(member[1:]) % SLOTS
+    return len(TOPICS) if member == STRANGER else int(member[1:]) % len(PLACES)
 
 
 if __name__ == "__main__":

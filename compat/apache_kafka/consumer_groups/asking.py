@@ -9,6 +9,7 @@ import time
 from typing import Any, NamedTuple
 
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -19,7 +20,9 @@ from ottla.protocol.messages.create_topics import CreatableTopic, CreateTopicsRe
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
+from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.offset_commit import (
@@ -37,11 +40,20 @@ from ottla.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from ottla.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from ottla.server.client.connection import Client
 
 PAUSE_S = 0.01
 # The time of a topic change, on a busy machine, until Apache Kafka's coordinator knows of it.
 TOPICS_CHANGE_S = 1.0
+
+TRANSACTIONAL_ID = "t"
+# From this version on, TxnOffsetCommit adds the group to the transaction.
+ADDS_ITSELF_VERSION = 5
 
 Places = tuple[tuple[str, tuple[int, ...]], ...]
 """Topic names, each with partitions; sorted."""
@@ -63,6 +75,17 @@ class Beat(NamedTuple):
 
 
 class Commit(NamedTuple):
+    group: str
+    member: str
+    epoch: int
+    version: int
+    topic: str
+    partition: int
+
+
+class TxnCommit(NamedTuple):
+    """Commit in a transaction, and end that before the next step."""
+
     group: str
     member: str
     epoch: int
@@ -103,7 +126,7 @@ class Topic(NamedTuple):
     after: int
 
 
-Step = Beat | Commit | FetchOffsets | DeleteOffsets | Look | DeleteGroup | Topic
+Step = Beat | Commit | TxnCommit | FetchOffsets | DeleteOffsets | Look | DeleteGroup | Topic
 
 
 class Side:
@@ -117,6 +140,8 @@ class Side:
     def prepare(self, group: str) -> None:
         """Wait until the coordinator of the group is there."""
         while self._client.ask(FindCoordinatorRequest(key=group, key_type=0), 3).error_code:
+            time.sleep(PAUSE_S)
+        while self._client.ask(FindCoordinatorRequest(key=TRANSACTIONAL_ID, key_type=1), 3).error_code:
             time.sleep(PAUSE_S)
         while self.ask(Look(group))[0] == "COORDINATOR_LOAD_IN_PROGRESS":
             time.sleep(PAUSE_S)
@@ -133,6 +158,8 @@ class Side:
                 return self._beat(step)
             case Commit():
                 return self._commit(step)
+            case TxnCommit():
+                return self._commit_in_transaction(step)
             case FetchOffsets():
                 return self._fetch(step)
             case DeleteOffsets():
@@ -185,6 +212,35 @@ class Side:
             topics=(OffsetCommitRequestTopic(**named, partitions=(partition,)),),
         )
         return (_name(self._client.ask(request, step.version).topics[0].partitions[0]),)
+
+    def _commit_in_transaction(self, step: TxnCommit) -> Answer:
+        producer = self._producer()
+        if step.version < ADDS_ITSELF_VERSION:
+            add = AddOffsetsToTxnRequest(transactional_id=TRANSACTIONAL_ID, group_id=step.group, **producer)
+            assert not self._client.ask(add, 3).error_code
+        partition = TxnOffsetCommitRequestPartition(
+            partition_index=step.partition, committed_offset=step.epoch + 7, committed_metadata="t"
+        )
+        named = {"topic_id": self._ids.get(step.topic, b"\1" * 16)} if step.version >= 6 else {"name": step.topic}
+        request = TxnOffsetCommitRequest(
+            transactional_id=TRANSACTIONAL_ID,
+            group_id=step.group,
+            generation_id_or_member_epoch=step.epoch,
+            member_id=step.member,
+            topics=(TxnOffsetCommitRequestTopic(**named, partitions=(partition,)),),
+            **producer,
+        )
+        answer = self._client.ask(request, step.version).topics[0].partitions[0]
+        end = EndTxnRequest(transactional_id=TRANSACTIONAL_ID, committed=True, **producer)
+        self._client.ask(end, 4 if step.version < ADDS_ITSELF_VERSION else 5)
+        self._producer()  # not before the markers are written
+        return (_name(answer),)
+
+    def _producer(self) -> dict[str, Any]:
+        request = InitProducerIdRequest(transactional_id=TRANSACTIONAL_ID, transaction_timeout_ms=60_000)
+        while (answer := self._client.ask(request, 4)).error_code:
+            time.sleep(PAUSE_S)
+        return {"producer_id": answer.producer_id, "producer_epoch": answer.producer_epoch}
 
     def _fetch(self, step: FetchOffsets) -> Answer:
         group = OffsetFetchRequestGroup(

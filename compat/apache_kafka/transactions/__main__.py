@@ -138,6 +138,7 @@ def exhaust(side: Side, level: int) -> list[Answer]:
         while (answer := side.ask_until(start(name), lambda answer: answer[0] == "NONE"))[1].epoch < LAST_EPOCH:
             pass
         last[name] = answer[1]
+    for name in IDS:  # not before both have their last epoch, as a transaction is aborted after a minute
         ask(Add(name, 3, last[name], (("a", 0),), verify_only=False))
     version = 5 if level == 2 else 4
     for commit in (True, True, False):

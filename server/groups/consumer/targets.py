@@ -160,11 +160,13 @@ def amended(
             whole.records.add(write_record(*records.target(group.group_id, heir.member_id, assignment)))
 
 
-def changes(group: ConsumerGroup, targets: Mapping[str, Assignment], epoch: int, now_ms: int) -> list[Change]:
+def changes(
+    group_id: str, before: Mapping[str, Assignment], targets: Mapping[str, Assignment], epoch: int, now_ms: int
+) -> list[Change]:
     """Return the records of a new target assignment, without those of members whose targets stay the same."""
     changed = [
-        records.target(group.group_id, member_id, assignment)
+        records.target(group_id, member_id, assignment)
         for member_id, assignment in targets.items()
-        if group.targets.get(member_id) != assignment
+        if before.get(member_id) != assignment
     ]
-    return [*changed, records.target_metadata(group.group_id, epoch, now_ms)]
+    return [*changed, records.target_metadata(group_id, epoch, now_ms)]

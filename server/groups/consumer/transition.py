@@ -256,9 +256,9 @@ class ConsumerTransition:
         if self.must_assign:
             return group.assignment_epoch, held
         name = targets.preferred_with(group, self.old, new, settings.group_consumer_assignors[0])
-        before = {**group.targets, new.member_id: held}
+        before = group.targets if self.replaced is None else {**group.targets, new.member_id: held}
         assigned = to_the_end(targets.new_targets(group.regexes, members, before, ASSIGNORS[name], self._around.topics))
-        self.changes += targets.changes(group, assigned, self._epoch, self._around.now_ms)
+        self.changes += targets.changes(group.group_id, before, assigned, self._epoch, self._around.now_ms)
         self.has_assigned = True
         return self._epoch, assigned[new.member_id]
 

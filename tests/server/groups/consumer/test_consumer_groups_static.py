@@ -64,6 +64,15 @@ def test_an_instance_id_in_use_is_not_given_to_another() -> None:
     )
 
 
+def test_a_known_member_that_replaces_a_static_one_loses_what_it_does_not_subscribe_to() -> None:
+    groups = ConsumerGroups(orders=1)
+    groups.enter("a", instance_id="i")
+    groups.enter("b", "bills")
+    groups.beat("a", -2, instance_id="i")
+    groups.enter("b", "bills", instance_id="i")
+    assert groups.table().targets == {"b": {}}
+
+
 def test_a_member_that_takes_another_instance_id_releases_its_own() -> None:
     groups = two_static()
     groups.enter("b", instance_id="l")
