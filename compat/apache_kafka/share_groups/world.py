@@ -101,7 +101,10 @@ class World:
         }
 
     def _beginning(self) -> list[Step]:
-        """Return configs, records before the group, and the join of a first member, which initializes the share partitions."""
+        """Return configs, records before the group, and the join of a first member, which initializes the share partitions.
+
+        A fifth of the groups know one partition before: the other one of its topic is new in a known topic.
+        """
         rng = self._rng
         chosen = [(name, rng.choice(values)) for name, values in self._kind.configs]
         configs: list[Step] = [Config(self.group, name, value) for name, value in chosen if value is not None]
@@ -111,7 +114,9 @@ class World:
             # If no record is young enough, a share partition is not initialized, and a fetch that also reads others may or may
             # not report that.
             produced += [Produce(place, (10,) * 3, age_s) for place in self._written for age_s in (TWO_HOURS_S, 0)]
-        return [*configs, *produced, *self._joining()]
+        known = rng.random() < 0.2
+        moved: list[Step] = [AlterOffsets(self.group, ((self.topics[0], ((rng.randrange(2), 0),)),))] if known else []
+        return [*configs, *produced, *moved, *self._joining()]
 
     def _joining(self) -> list[Step]:
         """Have the first member join and initialize all share partitions."""
