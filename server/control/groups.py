@@ -21,6 +21,7 @@ from ..partitions.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from ..runtime.errors import ControlError, Kind, did_you_mean, refusal
 from ..runtime.time_slices import TimeSlice, run_cooperatively
 from ..services.share_persister import SharePersister
+from ..sharing.loading import present_group_config
 from .operation import Name, operation
 
 if TYPE_CHECKING:
@@ -176,6 +177,15 @@ class GroupOffset:
 
 
 @dataclass(frozen=True, slots=True)
+class DeadLetterState:
+    """Dead letter topic of a share group."""
+
+    topic: str
+    records: int | None
+    """Number of its records, with those of other groups. Null: the topic does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
 class GroupDescription:
     """One group with members and offsets."""
 
@@ -183,6 +193,8 @@ class GroupDescription:
     members: tuple[GroupMember, ...]
     offsets: tuple[GroupOffset, ...]
     """In the order of topic and partition."""
+    dead_letters: DeadLetterState | None
+    """Null: it is not a share group, or has no dead letter topic."""
 
 
 @operation("GET", "/v1/groups", statuses=(503,), only_waits=True)
@@ -239,7 +251,22 @@ async def describe_group(broker: Broker, group: Name) -> GroupDescription:
         offsets, lag = await _offsets(broker, groups, group, kind, time_slice)
     except KafkaError as error:
         raise refusal(error) from error
-    return GroupDescription(GroupState(group, kind, state, lag, len(offsets)), tuple(members), tuple(offsets))
+    shown_state = GroupState(group, kind, state, lag, len(offsets))
+    dead_letters = await _dead_letters(broker, group, time_slice) if kind == SHARE else None
+    return GroupDescription(shown_state, tuple(members), tuple(offsets), dead_letters)
+
+
+async def _dead_letters(broker: Broker, group_id: str, time_slice: TimeSlice) -> DeadLetterState | None:
+    name = present_group_config(broker.config, group_id).dead_letter_topic
+    if not name:
+        return None
+    topic = broker.services.topics.get(name)
+    if topic is None:
+        return DeadLetterState(name, None)
+    records = 0
+    async for partition in time_slice.each(topic.partitions):
+        records += partition.log.high_watermark - partition.log.log_start_offset
+    return DeadLetterState(name, records)
 
 
 async def _groups(broker: Broker) -> GroupService | None:
