@@ -72,6 +72,7 @@ SUITES = (
     "apache_kafka.streams_groups",
     "apache_kafka.share_state",
     "apache_kafka.share_groups",
+    "apache_kafka.dead_letters",
     "apache_kafka",
     "installs.online",
     "apache_kafka.spark",

@@ -21,6 +21,7 @@ from ..partitions.internal_topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from ..runtime.errors import ControlError, Kind, did_you_mean, refusal
 from ..runtime.time_slices import TimeSlice, run_cooperatively
 from ..services.share_persister import SharePersister
+from ..sharing.loading import present_group_config
 from .operation import Name, operation
 
 if TYPE_CHECKING:
@@ -186,6 +187,15 @@ class GroupMembers:
 
 
 @dataclass(frozen=True, slots=True)
+class DeadLetterState:
+    """Dead letter topic of a share group."""
+
+    topic: str
+    records: int | None
+    """Number of its records, with those of other groups. Null: the topic does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
 class GroupDescription:
     """One group with members and offsets."""
 
@@ -193,6 +203,8 @@ class GroupDescription:
     members: tuple[GroupMember, ...]
     offsets: tuple[GroupOffset, ...]
     """In the order of topic and partition."""
+    dead_letters: DeadLetterState | None
+    """Null: it is not a share group, or has no dead letter topic."""
 
 
 @operation("GET", "/v1/groups", statuses=(503,), only_waits=True)
@@ -231,7 +243,8 @@ async def describe_group(broker: Broker, group: Name) -> GroupDescription:
     members, time_slice = await group_members(broker, group), TimeSlice()
     offsets, lag = await _offsets_of(broker, group, members.kind, time_slice)
     state = GroupState(group, members.kind, members.state, lag, len(offsets))
-    return GroupDescription(state, members.members, tuple(offsets))
+    dead_letters = await _dead_letters(broker, group, time_slice) if members.kind == SHARE else None
+    return GroupDescription(state, members.members, tuple(offsets), dead_letters)
 
 
 async def group_members(broker: Broker, group: str) -> GroupMembers:
@@ -275,6 +288,19 @@ async def _offsets_of(broker: Broker, group: str, kind: str, time_slice: TimeSli
         return ([], 0) if groups is None else await _offsets(broker, groups, group, kind, time_slice)
     except KafkaError as error:
         raise refusal(error) from error
+
+
+async def _dead_letters(broker: Broker, group_id: str, time_slice: TimeSlice) -> DeadLetterState | None:
+    name = present_group_config(broker.config, group_id).dead_letter_topic
+    if not name:
+        return None
+    topic = broker.services.topics.get(name)
+    if topic is None:
+        return DeadLetterState(name, None)
+    records = 0
+    async for partition in time_slice.each(topic.partitions):
+        records += partition.log.high_watermark - partition.log.log_start_offset
+    return DeadLetterState(name, records)
 
 
 async def _groups(broker: Broker) -> GroupService | None:

@@ -23,7 +23,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.disk.paths import OFFSET_MAX
 from ..coordination.deps import CoordinatorDeps
 from ..partitions.large_appends import append_later
-from ..partitions.topics import NO_LEADER, Partition
+from ..partitions.topics import NO_LEADER, Partition, Topic
 from ..runtime.nursery import Tasks
 from .letters import Copies, Letters, copy_records
 from .loading import LeadSharePartition, ShareGroupConfig
@@ -41,6 +41,7 @@ BACKOFF_MS = (2_000, 4_000, 8_000, 16_000)
 _ENABLED = "errors.deadletterqueue.group.enable"
 _OF_A_NEW_TOPIC = {_ENABLED: "true", "message.timestamp.type": "CreateTime"}
 _TEMPORARY = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.TOPIC_ALREADY_EXISTS})
+"""Errors after which the write is tried again. The second: the topic is being deleted, or not shown yet."""
 
 Bury: TypeAlias = Callable[[LeadSharePartition, Sequence[DeadRecords]], None]
 
@@ -117,13 +118,15 @@ class DeadLetters:
 
     async def _write_singly(self, led: LeadSharePartition, some: Sequence[DeadRecords]) -> list[DeadRecords]:
         """Write each dead letter in a batch of its own, since the topic refused one of them, e.g. a compacted topic one without
-        key."""
-        for one in some:
+        key. Return the records that are left because the partition has no leader."""
+        for at, one in enumerate(some):
             for offset in range(one.first, one.last + 1):
                 single = one._replace(first=offset, last=offset)
                 try:
-                    await self._write_patiently(led, [single])
+                    await self._write(led, [single])
                 except KafkaError as error:
+                    if error.code in _TEMPORARY:
+                        return [one._replace(first=offset), *some[at + 1 :]]
                     _note_lost(led, [single], error.message)
         return []
 
@@ -178,13 +181,22 @@ class DeadLetters:
                 f"the name of topic {name} must begin with {prefix} (errors.deadletterqueue.topic.name.prefix)"
             )
         if topic is None:
-            topic = await self._deps.create_topic(name, _OF_A_NEW_TOPIC)
+            topic = await self._create(name)
         partition = topic.partitions[index % len(topic.partitions)]
         if not partition.log.config.errors_deadletterqueue_group_enable:
             raise _refusal(f"topic {name} must have {_ENABLED}=true")
         if partition.leader == NO_LEADER:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.topic_partition} has no leader")
         return partition
+
+    async def _create(self, name: str) -> Topic:
+        try:
+            return await self._deps.create_topic(name, _OF_A_NEW_TOPIC)
+        except KafkaError as error:
+            topic = self._deps.topics.get(name)
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS or topic is None:
+                raise
+            return topic  # another share partition, or a client, was faster
 
 
 def _take(waiting: deque[DeadRecords], count: int) -> list[DeadRecords]:

@@ -16,7 +16,7 @@ from typing import TypeVar
 import trio
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ..config.features import DEAD_LETTER_QUEUES, SHARE_GROUPS
+from ..config.features import SHARE_GROUPS
 from ..coordination.deadlines import Deadline, Deadlines
 from ..coordination.deps import CoordinatorDeps
 from ..partitions.topics import Partition
@@ -30,7 +30,7 @@ from .loading import (
     ShareGroupConfig,
     ShareStateLoader,
     error_for_members,
-    share_group_config,
+    present_group_config,
 )
 from .share_partition import RUNS_AT_ONCE, DeadRecords, SharePartition, Update
 from .share_records import SharePartitionKey
@@ -116,11 +116,7 @@ class ShareLeaders:
 
     def config_of(self, group_id: str) -> ShareGroupConfig:
         """Return the group's present configs."""
-        config = self._deps.config
-        found = share_group_config(config.current, config.groups, group_id)
-        if found.dead_letter_topic and config.feature_level(SHARE_GROUPS) < DEAD_LETTER_QUEUES:
-            return found._replace(dead_letter_topic="")
-        return found
+        return present_group_config(self._deps.config, group_id)
 
     # Share partitions
 

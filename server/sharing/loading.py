@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ..config.broker_config import BrokerConfig
+from ..config.features import DEAD_LETTER_QUEUES, SHARE_GROUPS
 from ..config.group_configs import COPIES, DEAD_LETTERS, GROUP_OPTIONS, GroupConfig
+from ..config.live_config import LiveConfig
 from ..config.options.group_options import EARLIEST, LATEST, ShareReset, read_reset
 from ..coordination.deadlines import Deadline
 from ..coordination.deps import CoordinatorDeps
@@ -94,6 +96,14 @@ def share_group_config(config: BrokerConfig, groups: Mapping[str, GroupConfig], 
         dead_letter_topic=value_of(DEAD_LETTERS, ""),
         copies_records=value_of(COPIES, False),
     )
+
+
+def present_group_config(config: LiveConfig, group_id: str) -> ShareGroupConfig:
+    """Return the present options of a group, as the level of share.version lets them act."""
+    found = share_group_config(config.current, config.groups, group_id)
+    if found.dead_letter_topic and config.feature_level(SHARE_GROUPS) < DEAD_LETTER_QUEUES:
+        return found._replace(dead_letter_topic="")
+    return found
 
 
 def error_for_members(error: KafkaError) -> KafkaError:

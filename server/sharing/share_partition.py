@@ -1,8 +1,9 @@
 """Delivery of one partition to the members of one share group: the offered records, their members and their states.
 
-The rules are those of Apache Kafka 4.4.0 (KIP-932, KIP-1191, KIP-1206, KIP-1222, KIP-1226). It is a table: the time is an argument, and
-it fetches and writes nothing. A change of records is first computed without any effect (an `Update`), then written by the
-caller, and only then applied. An update that cannot be written has no effect, so no record is ever between two states.
+The rules are those of Apache Kafka 4.4.0 (KIP-932, KIP-1191, KIP-1206, KIP-1222, KIP-1226). It is a table: the time is an
+argument, and it fetches and writes nothing. A change of records is first computed without any effect (an `Update`), then
+written by the caller, and only then applied. An update that cannot be written has no effect, so no record is ever between two
+states.
 """
 
 from __future__ import annotations

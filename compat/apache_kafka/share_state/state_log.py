@@ -20,7 +20,7 @@ TOPIC = "__share_group_state"
 LINE = re.compile(r"^\| offset: (\d+) .*? key: (\{.*?\}) payload: (.*)$")
 SNAPSHOT, UPDATE = "0", "1"
 AVAILABLE, ACKNOWLEDGED, ARCHIVED = 0, 2, 4
-NAMES = {AVAILABLE: "available", 1: "acquired", ACKNOWLEDGED: "acknowledged", ARCHIVED: "archived"}
+NAMES = {AVAILABLE: "available", 1: "acquired", ACKNOWLEDGED: "acknowledged", 3: "archiving", ARCHIVED: "archived"}
 NOT_SAID = -1
 
 

@@ -25,7 +25,7 @@ from ..frame.parser import Command, Parser
 from ..frame.printing import show, show_json, show_table
 from ..frame.times import time_ms
 from .asking import ClusterViews, connected
-from .share_groups import SharePosition, move, positions
+from .share_groups import SharePosition, dead_letters_of, move, positions
 
 RESET_NOTES = """\
 WHERE is beginning, end, an offset, +N or -N (relative to the committed offset), or a time: 2026-01-31T12:00:00Z, or @MS
@@ -93,6 +93,7 @@ def _describe(options: argparse.Namespace) -> None:
         group = _group(cluster, options.group)
         members = _members(cluster, group)
         places = list(_places(cluster, group, members))
+        dead_letters = dead_letters_of(cluster, group.group_id) if group.type == "share" else None
     if options.json:
         rows = [
             {
@@ -106,13 +107,23 @@ def _describe(options: argparse.Namespace) -> None:
             for each in places
         ]
         show_json(
-            {"group": group.group_id, "type": group.type, "state": group.state, "partitions": rows, "members": members}
+            {
+                "group": group.group_id,
+                "type": group.type,
+                "state": group.state,
+                "partitions": rows,
+                "members": members,
+                "dead_letters": None if dead_letters is None else dead_letters._asdict(),
+            }
         )
         return
     lag = sum(each.lag or 0 for each in places)
     show(
         f"{group.group_id}  {group.type or 'classic'} group, {group.state or 'state unknown'}, {_counted(len(members), 'member')}, lag {lag}"
     )
+    if dead_letters is not None:
+        written = "topic not found" if dead_letters.records is None else _counted(dead_letters.records, "record")
+        show(f"dead letters in {dead_letters.topic}: {written}")
     clients = {member["member_id"]: f"{member['client_id']} at {member['host']}" for member in members}
     table = [
         (

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
+from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -15,11 +16,14 @@ from ....protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
 )
+from ...client.configs import configs
 from ...client.nodes import check
+from ...client.reading import EARLIEST
 from .asking import ClusterViews
 
 Place: TypeAlias = tuple[str, int]
 """Topic and partition."""
+_DEAD_LETTERS = "errors.deadletterqueue.topic.name"
 
 
 class SharePosition(NamedTuple):
@@ -32,6 +36,33 @@ class SharePosition(NamedTuple):
 
     start: int | None
     lag: int | None
+
+
+class DeadLetterTopic(NamedTuple):
+    """Dead letter topic of a share group.
+
+    Attributes:
+        records: Number of its records, with those of other groups; None: the topic does not exist, or is not shown to this
+            client.
+    """
+
+    topic: str
+    records: int | None
+
+
+def dead_letters_of(cluster: ClusterViews, group_id: str) -> DeadLetterTopic | None:
+    """Return the group's dead letter topic; None if it has none, or if this client may not read the group's options."""
+    topic: str | None = None
+    try:
+        options = {each.name: each.value for each in configs(cluster.nodes, "group", group_id)}
+        if topic := options.get(_DEAD_LETTERS):
+            ends = cluster.ends(topic)
+            records = sum(ends.values()) - sum(cluster.offsets_at(topic, EARLIEST).values()) if ends else None
+            return DeadLetterTopic(topic, records)
+    except KafkaError as error:
+        if error.code not in (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
+            raise
+    return DeadLetterTopic(topic, None) if topic else None
 
 
 def positions(cluster: ClusterViews, group_id: str) -> dict[Place, SharePosition]:

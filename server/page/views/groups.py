@@ -26,7 +26,7 @@ async def group_page(broker: Broker, fields: Mapping[str, str]) -> Page:
         found.group.group_id,
         "/groups",
         (
-            Section("group", "group", found.group),
+            Section("group", "group", (found.group, found.dead_letters)),
             Section("offsets", "group_offsets", len(found.offsets), offsets),
             Section("members", "members", len(found.members), members),
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import chain, repeat
+from urllib.request import urlopen
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
@@ -107,6 +108,14 @@ def test_a_share_group_has_members_and_start_offsets() -> None:
         assert (member["member_id"], member["assigned"]) == ("m", ["t-0", "t-1", "t-2"])
         offsets = [(each["partition"], each["committed_offset"], each["lag"]) for each in found["offsets"]]
         assert offsets == [(0, 0, 0), (1, 1, 4)]
+        assert found["dead_letters"] is None
+        broker.set_configs("group", "s", {"errors.deadletterqueue.topic.name": "dlq.s"})
+        assert admin.get("/v1/groups/s")["dead_letters"] == {"topic": "dlq.s", "records": None}
+        broker.create_topic("dlq.s", partitions=2)
+        broker.produce("dlq.s", "v", partition=1)
+        assert admin.get("/v1/groups/s")["dead_letters"] == {"topic": "dlq.s", "records": 1}
+        with urlopen(f"http://{broker.admin}/groups/s", timeout=60) as page:
+            assert "<dt>Dead letters</dt><dd>dlq.s, 1 record</dd>" in page.read().decode()
 
 
 def test_an_open_transaction_is_listed_until_it_ends(broker: ottla.Broker) -> None:

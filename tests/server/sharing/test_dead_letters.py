@@ -15,11 +15,12 @@ from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeat
 from ottla.protocol.records import HEADER_BYTES, batches
 from ottla.server.config.features import SHARE_GROUPS, UpgradeType
 from ottla.server.control.nodes import move_leader
-from ottla.server.partitions.topics import NO_LEADER
+from ottla.server.partitions.topics import NO_LEADER, Partition
 from ottla.server.sharing import dead_letters, letters
 from ottla.server.sharing.acknowledging import ACCEPT, GAP, REJECT, RELEASE
 from ottla.server.sharing.letters import Copies, Copy, Letters
 from ottla.server.sharing.share_partition import DeadRecords
+from ottla.server.sharing.share_records import SharePartitionKey
 from ottla.storage.disk.paths import TopicPartition
 from support.broker.in_process_broker import NOW_MS, pass_time, run_in_order
 from support.disk.crash_files import CrashFiles
@@ -211,6 +212,24 @@ def test_the_topic_is_created_for_its_first_letter_if_the_broker_may() -> None:
     run_in_order(main)
 
 
+def test_share_partitions_that_need_the_topic_at_the_same_time_get_one_topic() -> None:
+    async def main() -> None:
+        options = {"errors_deadletterqueue_auto_create_topics_enable": "true", "num_partitions": "2"}
+        async with queue(options=options) as there:
+            writer = there.broker.services.coordinators.share_leaders._dead_letters
+            found: dict[int, Partition] = {}
+
+            async def look(index: int) -> None:
+                found[index] = await writer._destination(LETTERS, index)
+
+            async with trio.open_nursery() as nursery:
+                for index in range(3):
+                    nursery.start_soon(look, index)
+            assert {index: partition.index for index, partition in found.items()} == {0: 0, 1: 1, 2: 0}
+
+    run_in_order(main)
+
+
 def test_an_empty_prefix_allows_any_name() -> None:
     async def main() -> None:
         async with queue(records=ONE, name="x", options={"errors_deadletterqueue_topic_name_prefix": ""}) as there:
@@ -249,6 +268,25 @@ def test_a_compacted_topic_takes_the_letters_that_have_keys(caplog: pytest.LogCa
     run_in_order(main)
     (line,) = caplog.messages
     assert "records from offset 1 to 1 are archived without dead letters" in line
+
+
+def test_letters_of_a_compacted_topic_wait_for_a_leader_too() -> None:
+    async def main() -> None:
+        async with queue(records=WITHOUT_KEY, copies=True) as there:
+            await there.create(cleanup_policy="compact")
+            partition = there.broker.services.topics.partition(LETTERS, 0)
+            writer = there.broker.services.coordinators.share_leaders._dead_letters
+            await there.fetch()
+            led = there.broker.services.coordinators.share_leaders.find(SharePartitionKey("g", there.topic_id, 0))
+            assert led is not None
+            leader, partition.leader = partition.leader, NO_LEADER
+            some = [DeadRecords(0, 2, 1, True)]
+            assert await writer._write_singly(led, some) == some
+            partition.leader = leader
+            assert await writer._write_singly(led, some) == []
+            assert there.dead() == [0, 2]
+
+    run_in_order(main)
 
 
 @pytest.mark.parametrize("comes_back", [True, False])

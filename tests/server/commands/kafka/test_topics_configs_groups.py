@@ -265,6 +265,17 @@ def test_a_share_group_is_listed_set_and_deleted(client: RawClient) -> None:
     assert ran("groups describe s").code == 1
 
 
+def test_a_share_group_is_described_with_its_dead_letter_topic(broker: ottla.Broker, client: RawClient) -> None:
+    client.ask(shared(client, "t"))
+    assert json_of("groups describe s")["dead_letters"] is None
+    broker.set_configs("group", "s", {"errors.deadletterqueue.topic.name": "dlq.s"})
+    assert ran("groups describe s").out.splitlines()[1] == "dead letters in dlq.s: topic not found"
+    broker.create_topic("dlq.s", partitions=2)
+    broker.produce("dlq.s", "v", partition=1)
+    assert ran("groups describe s").out.splitlines()[1] == "dead letters in dlq.s: 1 record"
+    assert json_of("groups describe s")["dead_letters"] == {"topic": "dlq.s", "records": 1}
+
+
 def test_a_streams_group_is_set_and_deleted_once_its_members_have_left(client: RawClient) -> None:
     joining = streams_member()
     client.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=("a",)))
