@@ -69,7 +69,7 @@ KINDS = {
 
 
 class Left(NamedTuple):
-    """What a scene left."""
+    """Outcome of a scene at one broker."""
 
     letters: Mapping[int, list[tuple[Any, ...]]] | None
     """Partition -> dead letters; None: the topic does not exist."""

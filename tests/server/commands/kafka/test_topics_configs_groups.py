@@ -51,7 +51,7 @@ def ran(line: str) -> Ran:
     return run_command(*line.split())
 
 
-def json_of(line: str) -> object:
+def json_of(line: str) -> Any:
     """Return a command's JSON output."""
     done = ran(f"{line} --json")
     assert (done.code, done.err) == (0, "")
