@@ -29,6 +29,7 @@ from ...protocol.messages.share_group_describe import DescribedGroup as Describe
 from ...protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from ...protocol.messages.streams_group_describe import DescribedGroup as DescribedStreamsGroup
 from ...protocol.messages.streams_group_heartbeat import EndpointToPartitions, StreamsGroupHeartbeatRequest
+from ...protocol.messages.streams_group_topology_description_update import StreamsGroupTopologyDescriptionUpdateRequest
 from ...protocol.messages.sync_group import SyncGroupRequest
 from ...protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from ...protocol.wire import ZERO_UUID
@@ -210,6 +211,12 @@ class GroupCoordinator(Coordinator[GroupShard]):
         ready = yield from self._streams.preparing(shard, request)
         _check_stays(shard, request.group_id)
         return self._streams.heartbeat(shard, request, caller, now_ms(), ready)
+
+    def describe_streams_topology(
+        self, shard: GroupShard, request: StreamsGroupTopologyDescriptionUpdateRequest, now_ms: Callable[[], int]
+    ) -> Steps[None]:
+        """Store a description of a streams group's topology (`StreamsProtocol.describe_topology`)."""
+        return self._streams.describe_topology(shard, request, now_ms)
 
     def note_share_states_initialized(self, group_id: str, partitions: Topics, now_ms: int) -> None:
         """Note that the states of these partitions were initialized (`ShareProtocol.note_initialized`)."""
@@ -449,9 +456,10 @@ class GroupCoordinator(Coordinator[GroupShard]):
         """Describe a share group (`descriptions.describe_share`), a topic of a member a piece."""
         return describe_share(group_id, self._group_shard(group_id).groups.get(group_id), self._topics)
 
-    def describe_streams_group(self, group_id: str) -> Steps[DescribedStreamsGroup]:
+    def describe_streams_group(self, group_id: str, *, with_description: bool = False) -> Steps[DescribedStreamsGroup]:
         """Describe a streams group (`descriptions.describe_streams`), a member or a subtopology a piece."""
-        return describe_streams(group_id, self._group_shard(group_id).groups.get(group_id))
+        group = self._group_shard(group_id).groups.get(group_id)
+        return describe_streams(group_id, group, with_description=with_description)
 
     def list_groups(
         self, partitions: Iterable[int], states: Collection[str], types: Collection[str]

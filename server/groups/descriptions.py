@@ -107,7 +107,7 @@ def describe_consumer(
     return replace(described, members=tuple(found))
 
 
-def describe_streams(group_id: str, group: Group | None) -> Steps[DescribedStreamsGroup]:
+def describe_streams(group_id: str, group: Group | None, *, with_description: bool) -> Steps[DescribedStreamsGroup]:
     """Describe a streams group (`streams.describing`).
 
     Raises:
@@ -115,7 +115,7 @@ def describe_streams(group_id: str, group: Group | None) -> Steps[DescribedStrea
     """
     if not isinstance(group, StreamsGroup):
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, _not_found(group_id, group, "streams"))
-    return (yield from streams_description(group))
+    return (yield from streams_description(group, with_description=with_description))
 
 
 def _described_member(

@@ -88,6 +88,11 @@ class GroupService(CoordinatorService[GroupCoordinator, GroupShard]):
             message = 'group.coordinator.rebalance.protocols does not contain "streams"'
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
 
+    @property
+    def keeps_topology_descriptions(self) -> bool:
+        """See `GroupSettings`."""
+        return self._settings.keeps_topology_descriptions
+
     def topic_created(self, name: str) -> None:
         self.coordinator.topics_changed([name], self.deps.clock.now_ms(), has_new=True)
 

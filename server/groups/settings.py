@@ -70,6 +70,7 @@ class GroupSettings:
     group_streams_num_warmup_replicas: int
     group_streams_rack_aware_assignment_tags: tuple[str, ...]
     group_streams_session_timeout_ms: int
+    group_streams_topology_description_plugin_class: str | None
     group_streams_task_offset_interval_ms: int
     offset_metadata_max_bytes: int
     """Maximum length, in fact in characters, as Kafka counts them."""
@@ -106,6 +107,7 @@ class GroupSettings:
             group_streams_num_warmup_replicas=config.group_streams_num_warmup_replicas,
             group_streams_rack_aware_assignment_tags=config.group_streams_rack_aware_assignment_tags,
             group_streams_session_timeout_ms=config.group_streams_session_timeout_ms,
+            group_streams_topology_description_plugin_class=config.group_streams_topology_description_plugin_class,
             group_streams_task_offset_interval_ms=config.group_streams_task_offset_interval_ms,
             offset_metadata_max_bytes=config.offset_metadata_max_bytes,
             offsets_retention_minutes=config.offsets_retention_minutes,
@@ -127,6 +129,11 @@ class GroupSettings:
         own = self.groups.get(group_id)
         tags = None if own is None else own.values.get("streams.rack.aware.assignment.tags")
         return tags if isinstance(tags, tuple) else self.group_streams_rack_aware_assignment_tags
+
+    @property
+    def keeps_topology_descriptions(self) -> bool:
+        """Whether descriptions of the topologies of streams groups are stored."""
+        return self.group_streams_topology_description_plugin_class is not None
 
     @property
     def offsets_retention_ms(self) -> int:

@@ -28,18 +28,24 @@ class HeartbeatResult(NamedTuple):
     member: str
     epoch: int
     interval_ms: int
-    recovery: tuple[int, int]
-    """Acceptable recovery lag, interval of task offsets."""
+    recovery: tuple[int, int, int]
+    """Acceptable recovery lag, in version 0, interval of task offsets."""
     statuses: tuple[tuple[int, str], ...] | None
     active: Tasks | None
     standby: Tasks | None
     warmup: Tasks | None
+    must_describe: bool
     endpoint_epoch: int
     endpoints: list[Answer] | None
 
     @property
     def is_well(self) -> bool:
         return self.code == "NONE"
+
+    @property
+    def has_no_member(self) -> bool:
+        """Whether the group does not have the member. Another reason of the same code is an unknown instance id."""
+        return self.code == "UNKNOWN_MEMBER_ID" and "Instance" not in (self.message or "")
 
     @property
     def roles(self) -> Roles | None:
@@ -64,11 +70,16 @@ def heard(answer: StreamsGroupHeartbeatResponse) -> HeartbeatResult:
         answer.member_id,
         answer.member_epoch,
         answer.heartbeat_interval_ms,
-        (answer.acceptable_recovery_lag, answer.task_offset_interval_ms),
+        (
+            answer.acceptable_recovery_lag,
+            answer.acceptable_recovery_lag_legacy,
+            answer.task_offset_interval_ms,
+        ),
         None if answer.status is None else tuple((one.status_code, one.status_detail) for one in answer.status),
         tasks(answer.active_tasks),
         tasks(answer.standby_tasks),
         tasks(answer.warmup_tasks),
+        answer.topology_description_required,
         answer.endpoint_information_epoch,
         None
         if answer.partitions_by_user_endpoint is None
@@ -96,7 +107,8 @@ def described(found: DescribedGroup) -> Answer:
             one.process_id,
             one.user_endpoint and (one.user_endpoint.host, one.user_endpoint.port),
             sorted((tag.key, tag.value) for tag in one.client_tags),
-            (len(one.task_offsets), len(one.task_end_offsets), one.is_classic),
+            ([(each.subtopology_id, each.partition, each.offset) for each in one.task_offsets], one.is_classic),
+            [(each.subtopology_id, each.partition, each.offset) for each in one.task_end_offsets],
             [
                 (tasks(each.active_tasks), tasks(each.standby_tasks), tasks(each.warmup_tasks))
                 for each in (one.assignment, one.target_assignment)
@@ -114,6 +126,7 @@ def described(found: DescribedGroup) -> Answer:
         None if found.topology is None else _topology(found.topology),
         members,
         found.authorized_operations,
+        (found.topology_description_status, found.topology_description, found.assignor_name),
     )
 
 

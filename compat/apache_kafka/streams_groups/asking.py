@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -13,9 +12,13 @@ from ottla.protocol.messages.list_groups import ListGroupsRequest
 from ottla.protocol.messages.share_group_describe import ShareGroupDescribeRequest
 from ottla.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
 from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, TaskIds
+from ottla.protocol.messages.streams_group_topology_description_update import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
+)
 from ottla.server.client.connection import Client
 
 from .answers import ROLES, Answer, HeartbeatResult, Roles, code_name, described, heard
+from .descriptions import DESCRIPTIONS
 from .offsets import Offsets
 from .other_protocols import OtherProtocols
 from .steps import (
@@ -25,6 +28,7 @@ from .steps import (
     Configure,
     DeleteGroup,
     DeleteOffsets,
+    Describe,
     Look,
     OtherBeat,
     Read,
@@ -35,7 +39,6 @@ from .surroundings import Surroundings
 from .topologies import TOPOLOGIES
 
 TIMEOUT_S = 60.0
-UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID.name
 
 NO_TASKS: Roles = {role: {} for role in ROLES}
 
@@ -79,6 +82,7 @@ class Side:
         self._how: dict[type[Any], Callable[[Any], Answer]] = {
             Beat: self._beat,
             Look: self._look,
+            Describe: self._describe,
             Commit: offsets.commit,
             Read: offsets.read,
             DeleteOffsets: offsets.delete,
@@ -111,7 +115,7 @@ class Side:
                 **step.fields,
             },
         )
-        answer = heard(self._client.ask(request))
+        answer = heard(self._client.ask(request, step.version))
         self._learn(step.member, request.member_epoch, answer)
         return answer
 
@@ -122,14 +126,16 @@ class Side:
             now, before = answer.roles, self.given.get(member, NO_TASKS)
             if now is not None and now != before:
                 self.had[member], self.given[member] = before, now
-        elif answer.code == UNKNOWN or (answer.is_well and epoch < 0):
+        elif answer.has_no_member or (answer.is_well and epoch < 0):
             for table in (self.epochs, self.given, self.had, self._endpoint_epochs):
                 table.pop(member, None)
 
     def _look(self, step: Look) -> Answer:
         named = (step.group,)
         (found,) = self._client.ask(
-            StreamsGroupDescribeRequest(group_ids=named, include_authorized_operations=True)
+            StreamsGroupDescribeRequest(
+                group_ids=named, include_authorized_operations=True, include_topology_description=True
+            )
         ).groups
         (classic,) = self._client.ask(DescribeGroupsRequest(groups=named), 6).groups
         (consumer,) = self._client.ask(ConsumerGroupDescribeRequest(group_ids=named), 1).groups
@@ -143,6 +149,16 @@ class Side:
             (code_name(share.error_code), share.error_message, share.group_state),
             [(one.protocol_type, one.group_state, one.group_type) for one in listed if one.group_id == step.group],
         )
+
+    def _describe(self, step: Describe) -> Answer:
+        request = StreamsGroupTopologyDescriptionUpdateRequest(
+            group_id=step.group,
+            member_id=step.member,
+            topology_epoch=step.topology_epoch,
+            topology_description=DESCRIPTIONS[step.says],
+        )
+        answer = self._client.ask(request)
+        return code_name(answer.error_code), answer.error_message
 
     def _delete(self, step: DeleteGroup) -> Answer:
         (answer,) = self._client.ask(DeleteGroupsRequest(groups_names=(step.group,)), 2).results

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ottla.server.config.options.group_options import DESCRIPTIONS
+
 OVERRIDES = {
     "group.initial.rebalance.delay.ms": "0",
     "group.streams.assignment.interval.ms": "0",
@@ -13,6 +15,7 @@ OVERRIDES = {
     "group.streams.min.heartbeat.interval.ms": "500",
     "group.streams.heartbeat.interval.ms": "500",
     "group.streams.max.size": "6",
+    "group.streams.topology.description.plugin.class": DESCRIPTIONS,
     # All groups in one: what one of them knows of topics and configs, all do (`surroundings`).
     "offsets.topic.num.partitions": "1",
 }
@@ -23,6 +26,8 @@ DELAY = "streams.initial.rebalance.delay.ms"
 INTERVAL = "streams.assignment.interval.ms"
 HEARTBEAT = "streams.heartbeat.interval.ms"
 STANDBYS = "streams.num.standby.replicas"
+WARMUPS = "streams.num.warmup.replicas"
+TAGS = "streams.rack.aware.assignment.tags"
 
 
 class Kind(NamedTuple):
@@ -43,19 +48,57 @@ class Kind(NamedTuple):
     rebalance_ms: tuple[int, ...] = (60_000,)
     endpoints: float = 0.25
     """The share of members with an endpoint, among those that join when all topics exist."""
+    statics: float = 0.0
+    """The share of static members."""
 
 
 KINDS = {
     "active": Kind(
         topologies=("plain", "plain", "counted", "counted", "lacking", "unlike", "late", "fixed"),
-        weights={"join": 12, "beat": 60, "news": 3, "leave": 5, "look": 12, "commit": 6, "bad": 5},
+        weights={"join": 12, "beat": 60, "news": 3, "leave": 5, "look": 12, "commit": 6, "bad": 5, "describe": 4},
     ),
     "standbys": Kind(
         topologies=("stores", "stores", "counted", "fixed"),
         begins=((STANDBYS, ("1", "1", "2", None)),),
-        changes=((STANDBYS, ("0", "1", "2", "3", None)), (HEARTBEAT, ("5000", "6000", "20000", None))),
+        changes=(
+            (STANDBYS, ("0", "1", "2", "3", None)),
+            (HEARTBEAT, ("5000", "6000", "20000", None)),
+            (WARMUPS, ("0", "3", "21", None)),
+            (TAGS, ("zone", "zone,cluster", "rack, zone", "zone,zone", "", None)),
+            ("streams.acceptable.recovery.lag", ("0", "5000000000", "-1", None)),
+            ("streams.task.offset.interval.ms", ("15000", "70000", "14999", None)),
+            ("streams.assignor.name", ("sticky", "other", None)),
+        ),
         weights={"join": 14, "beat": 70, "news": 5, "leave": 6, "look": 10, "commit": 4, "bad": 2, "configure": 4},
         endpoints=0.6,
+    ),
+    "static": Kind(
+        topologies=("stores", "plain", "counted"),
+        # At 0, Apache Kafka keeps no tasks that a refused member could take from another (../DIFFERENCES.md).
+        begins=(
+            (WARMUPS, ("0", "0", None)),
+            (STANDBYS, ("1", None)),
+            (SESSION, ("6000", "60000", "60000")),
+            (INTERVAL, (None, None, "3000")),
+            (TAGS, (None, "zone")),
+        ),
+        changes=((STANDBYS, ("0", "1", None)),),
+        weights={
+            "join": 10,
+            "beat": 60,
+            "news": 6,
+            "leave": 3,
+            "away": 9,
+            "return": 12,
+            "conflict": 4,
+            "look": 10,
+            "commit": 4,
+            "configure": 1,
+            "pause": 1,
+        },
+        endpoints=0.4,
+        statics=0.7,
+        rebalance_ms=(2_000, 60_000),
     ),
     "expiry": Kind(
         topologies=("plain", "counted", "own", "own", "own joined", "stores"),
@@ -78,6 +121,7 @@ KINDS = {
             "news": 3,
             "leave": 6,
             "look": 10,
+            "describe": 2,
             "commit": 6,
             "read": 4,
             "delete offsets": 2,

@@ -6,7 +6,7 @@ from collections import Counter
 
 from ottla.server.groups.streams.configured import StatusCode
 
-from .answers import Answer, HeartbeatResult
+from .answers import ROLES, Answer, HeartbeatResult
 from .steps import Beat, Step
 
 
@@ -34,7 +34,8 @@ class Seen:
 def _parts(answer: HeartbeatResult) -> list[str]:
     parts = [answer.code]
     parts += [StatusCode(code).name for code, _ in answer.statuses or ()]
-    parts += [f"with {role} tasks" for role in ("active", "standby") if getattr(answer, role)]
+    parts += [f"with {role} tasks" for role in ROLES if getattr(answer, role)]
+    parts += ["asks for a description"] if answer.must_describe else []
     if answer.endpoints:
         parts.append("with endpoints")
     return parts

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-JOIN, LEAVE = 0, -1
+JOIN, LEAVE, AWAY = 0, -1, -2
 """Member epochs."""
 
 
@@ -27,6 +27,7 @@ class Beat(NamedTuple):
     """A topology, by its name in `topologies`."""
     knows_endpoints: bool = True
     """Whether the heartbeat has the last returned epoch of endpoints."""
+    version: int = 1
 
     @property
     def is_join(self) -> bool:
@@ -36,11 +37,25 @@ class Beat(NamedTuple):
     def is_leave(self) -> bool:
         return self.epoch == LEAVE
 
+    @property
+    def is_away(self) -> bool:
+        """Whether a static member leaves for a while."""
+        return self.epoch == AWAY
+
 
 class Look(NamedTuple):
     """StreamsGroupDescribe, DescribeGroups, ConsumerGroupDescribe, ShareGroupDescribe, ListGroups."""
 
     group: str
+
+
+class Describe(NamedTuple):
+    """StreamsGroupTopologyDescriptionUpdate: a member describes the group's topology, named as in `descriptions`."""
+
+    group: str
+    member: str
+    topology_epoch: int
+    says: str
 
 
 class Commit(NamedTuple):
@@ -108,4 +123,17 @@ class Pause(NamedTuple):
     seconds: float
 
 
-Step = Beat | Look | Commit | Read | Configure | Topic | DeleteGroup | DeleteOffsets | OtherBeat | Classic | Pause
+Step = (
+    Beat
+    | Look
+    | Describe
+    | Commit
+    | Read
+    | Configure
+    | Topic
+    | DeleteGroup
+    | DeleteOffsets
+    | OtherBeat
+    | Classic
+    | Pause
+)

@@ -7,13 +7,14 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ottla.protocol.messages.streams_group_heartbeat import Endpoint, KeyValue, Topology
+from ottla.protocol.messages.streams_group_heartbeat import Endpoint, KeyValue, TaskOffset, Topology
 
 from .answers import Answer, HeartbeatResult
-from .asking import UNKNOWN
-from .configurations import DELAY, INTERVAL, SESSION, SESSION_S, Kind
+from .configurations import DELAY, INTERVAL, SESSION, SESSION_S, WARMUPS, Kind
+from .descriptions import DESCRIPTIONS
 from .names import NAMES_MAX, in_one_slot, in_order
 from .steps import (
+    AWAY,
     JOIN,
     LEAVE,
     Beat,
@@ -22,6 +23,7 @@ from .steps import (
     Configure,
     DeleteGroup,
     DeleteOffsets,
+    Describe,
     Look,
     OtherBeat,
     Pause,
@@ -56,6 +58,10 @@ class World:
         self._brings = rng.choice(kind.topologies)
         self._members: dict[str, int] = {}
         """Member -> its process, in the order in which they joined, if known."""
+        self._instances: dict[str, str] = {}
+        """Static member -> its instance id."""
+        self._away: set[str] = set()
+        """Static members that have left for a while."""
         self._topics: dict[str, int] = {}
         """The group's existing topics -> partitions."""
         self._odd: list[str] = []
@@ -75,7 +81,11 @@ class World:
             "beat": self._beat,
             "news": self._news,
             "leave": self._leave,
+            "away": self._go_away,
+            "return": self._return,
+            "conflict": self._conflict,
             "look": lambda: Look(name),
+            "describe": self._describe,
             "commit": self._commit,
             "read": self._read,
             "delete offsets": lambda: DeleteOffsets(name, rng.choice((*TOPICS, own_topic(name)))),
@@ -119,19 +129,94 @@ class World:
 
     # Heartbeats
 
+    @property
+    def _present(self) -> list[str]:
+        return [one for one in self._members if one not in self._away]
+
     def _anybody(self) -> str:
-        return self._rng.choice([*self._members]) if self._members and self._rng.random() < 0.97 else STRANGER
+        present = self._present
+        return self._rng.choice(present) if present and self._rng.random() < 0.97 else STRANGER
+
+    def _sent(self, beat: Beat) -> Beat:
+        """Return a heartbeat in one of the versions, mostly with the member's instance id, and sometimes with task offsets."""
+        rng, fields = self._rng, dict(beat.fields)
+        if (instance_id := self._instances.get(beat.member)) is not None and rng.random() < 0.85:
+            fields.setdefault("instance_id", instance_id)
+        if not beat.is_leave and rng.random() < 0.3:
+            fields["task_offsets"] = self._offsets()
+            if rng.random() < 0.5:
+                fields["task_end_offsets"] = self._offsets()
+        return beat._replace(fields=fields, version=rng.choice((0, 1, 1, 1)))
+
+    def _offsets(self) -> tuple[TaskOffset, ...]:
+        """Return offsets of some tasks; a few of these do not exist."""
+        rng = self._rng
+        tasks = [(key, index) for key in ("0", "1", "2") for index in range(7)]
+        return tuple(
+            TaskOffset(subtopology_id=key, partition=index, offset=rng.choice((0, 1, 5, 5, 900)))
+            for key, index in rng.sample(tasks, rng.choice((0, 2, 6, 12)))
+        )
 
     def _join(self) -> Step:
         rng = self._rng
         last = [*self._members][-1] if self._members else None
         at = 0 if last is None else self._names.index(last) + 1
         if last is None or (at < NAMES_MAX and rng.random() < 0.7):
-            first = self._members[last] if last is not None else 0
-            return self._entering(self._names[at], min(first + (rng.random() < 0.6), PROCESSES - 1))
+            if rng.random() < self._kind.statics:
+                self._instances[self._names[at]] = f"{self.group}-i{at}"
+            return self._entering(self._names[at], self._next_process())
         # A member that has expired would rejoin last at Ottla, and at its old place at Apache Kafka: send a heartbeat first.
-        self._rejoins = rng.choice([*self._members])
+        if not self._present:
+            return Look(self.group)
+        self._rejoins = rng.choice(self._present)
         return Beat(self.group, self._rejoins, says="not a word")
+
+    def _next_process(self) -> int:
+        first = [*self._members.values()][-1] if self._members else 0
+        return min(first + (self._rng.random() < 0.6), PROCESSES - 1)
+
+    # Static members
+
+    def _go_away(self) -> Step:
+        if not (statics := [one for one in self._present if one in self._instances]):
+            return Look(self.group)
+        member = self._rng.choice(statics)
+        return Beat(self.group, member, AWAY, says="not a word", fields={"instance_id": self._instances[member]})
+
+    def _return(self) -> Step:
+        """Let a static member return, as another member, or as itself if it is the last."""
+        rng = self._rng
+        if not self._away:
+            return Look(self.group)
+        old, last = rng.choice(sorted(self._away)), [*self._members][-1]
+        at = self._names.index(last) + 1
+        member = old if old == last and rng.random() < 0.5 else self._names[min(at, NAMES_MAX - 1)]
+        if member != old and member in self._members:
+            return Look(self.group)
+        # In a process that others use, Apache Kafka would lose track of their tasks (../DIFFERENCES.md).
+        unused = sorted({*range(PROCESSES)}.difference(self._members.values()))
+        process = rng.choice(unused) if unused and rng.random() < 0.3 else self._members[old]
+        self._instances[member] = self._instances[old]
+        entering = self._entering(member, process)
+        # If the group keeps tasks for members that return, Apache Kafka loses them if one is refused (../DIFFERENCES.md).
+        brings = entering.brings if self._configs.get(WARMUPS) == "0" else self._brings
+        return entering._replace(fields={**entering.fields, "instance_id": self._instances[old]}, brings=brings)
+
+    def _conflict(self) -> Step:
+        """Use an instance id that another member has, or that does not exist."""
+        rng = self._rng
+        statics = [one for one in self._members if one in self._instances]
+        if not statics or self._configs.get(WARMUPS) != "0" or self._configs.get(SESSION) != "60000":
+            return Look(self.group)
+        taken = rng.choice((self._instances[rng.choice(statics)], "nobody"))
+        match rng.randrange(3):
+            case 0 if taken != "nobody" and (present := [one for one in statics if one in self._present]):
+                owner = rng.choice(present)
+                joining = self._entering(rng.choice((owner, STRANGER)), self._next_process())
+                return joining._replace(fields={**joining.fields, "instance_id": self._instances[owner]})
+            case 1:
+                return Beat(self.group, STRANGER, rng.choice((LEAVE, AWAY)), fields={"instance_id": taken})
+        return Beat(self.group, self._anybody(), says="not a word", fields={"instance_id": taken})
 
     def _entering(self, member: str, process: int) -> Beat:
         rng = self._rng
@@ -146,7 +231,7 @@ class World:
         # Where topics are missing, Apache Kafka fails on members with endpoints (../DIFFERENCES.md).
         if self._is_ready and brings == self._brings and rng.random() < self._kind.endpoints:
             fields["user_endpoint"] = self._endpoint(member)
-        return Beat(self.group, member, JOIN, says="nothing", fields=fields, brings=brings)
+        return self._sent(Beat(self.group, member, JOIN, says="nothing", fields=fields, brings=brings))
 
     @property
     def _topology(self) -> Topology:
@@ -160,6 +245,9 @@ class World:
 
     def _beat(self) -> Step:
         rng = self._rng
+        return self._sent(self._plain_beat(rng))
+
+    def _plain_beat(self, rng: random.Random) -> Beat:
         says = rng.choices(
             (
                 "all",
@@ -188,13 +276,20 @@ class World:
         ]
         if self._is_ready:
             choices.append({"user_endpoint": self._endpoint(member)})
-        return Beat(self.group, member, says=rng.choice(("all", "not a word")), fields=rng.choice(choices))
+        says = rng.choice(("all", "not a word"))
+        return self._sent(Beat(self.group, member, says=says, fields=rng.choice(choices)))
 
     def _leave(self) -> Step:
         fields = {"shutdown_application": self._rng.random() < 0.1}
-        return Beat(self.group, self._anybody(), LEAVE, says="not a word", fields=fields)
+        return self._sent(Beat(self.group, self._anybody(), LEAVE, says="not a word", fields=fields))
 
     # Other requests
+
+    def _describe(self) -> Step:
+        rng = self._rng
+        epoch = self._topology.epoch + rng.choice((0, 0, 0, 0, 1, -1))
+        member = rng.choice((self._anybody(), self._anybody(), self._anybody(), ""))
+        return Describe(self.group, member, epoch, rng.choice(sorted(DESCRIPTIONS)))
 
     def _commit(self) -> Step:
         rng = self._rng
@@ -276,12 +371,15 @@ class World:
     def _heard(self, step: Beat, answer: HeartbeatResult, began_s: float, ended_s: float) -> list[str]:
         member = step.member
         if not answer.is_well:
-            if answer.code == UNKNOWN:
+            if answer.has_no_member:
                 self._forget(member)
             self._rejoins = None
             return []
-        if step.is_leave:
-            self._forget(member)
+        if step.is_leave or step.is_away:
+            if step.is_away:
+                self._away.add(member)
+            else:
+                self._forget(member)
             self._may_assign = True
             self.is_new &= not self._is_second
             return []
@@ -292,13 +390,17 @@ class World:
         self._exists = self._has_looked = True
         session_s = float(self._configs.get(SESSION) or 1000 * SESSION_S) / 1000
         self.times.begins(f"session of {member}", began_s, ended_s, session_s)
+        if answer.must_describe:
+            # At once: the next request to a member depends on chance (`groups.streams.description`).
+            self._queue.append(Describe(self.group, member, self._topology.epoch, "one"))
         if step.is_join:
             self._joined(step, began_s, ended_s)
         if answer.active is not None:
             self._wait(member, step, began_s, ended_s)
         if self._rejoins == member:
             self._rejoins = None
-            self._queue.append(self._entering(member, self._members[member]))
+            if member in self._members:
+                self._queue.append(self._entering(member, self._members[member]))
         self._may_assign |= bool(step.fields) or self.times.ended > self._ended
         self._ended = self.times.ended
         if self._may_assign and not answer.has_status(DELAYED):
@@ -327,9 +429,16 @@ class World:
 
     def _forget(self, member: str) -> None:
         self._members.pop(member, None)
+        self._instances.pop(member, None)
+        self._away.discard(member)
         self.times.is_over(f"session of {member}")
 
     def _joined(self, step: Beat, began_s: float, ended_s: float) -> None:
+        instance_id = step.fields.get("instance_id")
+        for old in [one for one in self._away if self._instances[one] == instance_id]:
+            self._forget(old)
+        if instance_id is not None:
+            self._instances[step.member] = instance_id
         self._members[step.member] = self._process_names.index(step.fields["process_id"])
         delay_s = float(self._configs.get(DELAY) or 0) / 1000
         if delay_s > 0:

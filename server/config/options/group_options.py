@@ -11,6 +11,8 @@ from .quota_options import QuotaOptions
 
 STICKY = "sticky"
 """The assignor of tasks to the members of streams groups."""
+DESCRIPTIONS = "org.apache.kafka.server.streams.InMemoryTopologyDescriptionPlugin"
+"""The plug-in of Apache Kafka that keeps descriptions of topologies in memory."""
 
 _INT = OptionType.INT
 _SHORT = OptionType.SHORT
@@ -233,9 +235,17 @@ class GroupOptions(QuotaOptions):  # a class with slots has one base
         _INT,
         60_000,
         at_least(1),
-        "Interval at which members of a streams group send the offsets of their warm-up tasks.",
+        "Interval at which members of a streams group send the offsets of their tasks.",
         update=_FIXED,
         hidden=True,
+    )
+    group_streams_topology_description_plugin_class: str | None = option(
+        OptionType.CLASS,
+        None,
+        Check(f"must be {DESCRIPTIONS}", lambda name: name in (None, DESCRIPTIONS)),
+        "Plug-in that keeps descriptions of topologies, which members of streams groups send, in memory; none: no member is asked"
+        " for one.",
+        update=_FIXED,
     )
 
 

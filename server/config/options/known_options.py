@@ -99,7 +99,6 @@ REASONS = (
             "client.quota.callback.",
             "config.providers",
             "create.topic.policy.",
-            "group.streams.topology.description.plugin.class",
             "principal.builder.",
             "sasl.client.callback.",
             "sasl.login.callback.",
@@ -208,7 +207,6 @@ group.share.dlq.manager.class.name STRING read-only,hidden org.apache.kafka.serv
 group.share.initialize.retry.interval.ms INT read-only,hidden 30000 1..
 group.share.persister.class.name STRING read-only,hidden org.apache.kafka.server.share.persister.DefaultStatePersister
 group.streams.assignor.offload.enable BOOLEAN cluster-wide,hidden true
-group.streams.topology.description.plugin.class CLASS read-only -
 initial.broker.registration.timeout.ms INT read-only 60000
 internal.metadata.delete.delay.millis LONG read-only,hidden 60000
 internal.metadata.log.segment.bytes INT read-only,hidden -

@@ -23,9 +23,17 @@ _TAGS_VERSION = 1
 
 
 class AnswerOptions(NamedTuple):
-    """Options of the group that each answer contains: the intervals of heartbeats and of task offsets, and the number of offsets
-    that a warm-up task may lack to become active."""
+    """
+    Attributes:
+        shutdown_by: Id of the member that requested the end of the whole application.
+        version: Version of the request.
+        interval_ms: Interval in which the member must send heartbeats.
+        offsets_interval_ms: Interval in which the member sends the offsets of its tasks.
+        recovery_lag: Number of offsets that a warm-up task may lack to become active.
+    """
 
+    shutdown_by: str | None
+    version: int
     interval_ms: int
     offsets_interval_ms: int
     recovery_lag: int
@@ -49,13 +57,11 @@ def answered(
     request: StreamsGroupHeartbeatRequest,
     before: object,
     options: AnswerOptions,
-    version: int,
 ) -> HeartbeatResult:
     """Return the answer after a transition. If the transition changed endpoints, count that in the group.
 
     Args:
         before: The earlier group of that name: this one, a classic one that it replaced, or None.
-        version: Version of the request.
     """
     member = transition.member
     is_lost = _has_others(group, member, transition.claim)
@@ -78,7 +84,7 @@ def answered(
         heartbeat_interval_ms=options.interval_ms,
         task_offset_interval_ms=options.offsets_interval_ms,
         acceptable_recovery_lag=options.recovery_lag,
-        status=tuple(_statuses(group, transition, version)),
+        status=tuple(_statuses(group, transition, options)),
         active_tasks=active,
         standby_tasks=standby,
         warmup_tasks=warmup,
@@ -107,17 +113,17 @@ def missing_tags(group: StreamsGroup, member: StreamsMember, version: int) -> li
     return [tag for tag in tags.split(",") if tag not in member.client_tags]
 
 
-def _statuses(group: StreamsGroup, transition: StreamsTransition, version: int) -> list[Status]:
+def _statuses(group: StreamsGroup, transition: StreamsTransition, options: AnswerOptions) -> list[Status]:
     statuses = [*transition.statuses]
     if (problem := transition.configured.problem) is not None:
         statuses.append(Status(status_code=problem.code, status_detail=problem.detail))
-    if group.shutdown_by is not None:
+    if options.shutdown_by is not None:
         detail = (
-            f"Streams group member {group.shutdown_by} encountered a fatal error and requested a shutdown for the entire"
+            f"Streams group member {options.shutdown_by} encountered a fatal error and requested a shutdown for the entire"
             " application."
         )
         statuses.append(Status(status_code=StatusCode.SHUTDOWN_APPLICATION, status_detail=detail))
-    if missing := missing_tags(group, transition.member, version):
+    if missing := missing_tags(group, transition.member, options.version):
         detail = (
             f"Missing required client tags for rack-aware standby assignment: [{', '.join(missing)}]. Configure them via"
             " 'client.tag.<tagKey>' in your Streams config."

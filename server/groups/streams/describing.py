@@ -25,9 +25,13 @@ from .group import NO_OFFSETS, EndpointRow, StreamsGroup, TaskOffsets
 from .member import NO_TASKS, Owned, StreamsMember, StreamsTasks
 from .topology import Topology
 
+NOT_REQUESTED, NOT_STORED, AVAILABLE = 0, 1, 3
+"""Status of the description of a topology."""
 
-def describe_streams(group: StreamsGroup) -> Steps[message.DescribedGroup]:
-    """Return state, epochs, topology and members, as of the first piece.
+
+def describe_streams(group: StreamsGroup, *, with_description: bool) -> Steps[message.DescribedGroup]:
+    """Return state, epochs, topology and members, as of the first piece. `with_description` adds the description of the topology, if
+    one is stored.
 
     While all topics exist, the topology contains the computed partition counts of internal topics, else only the counts that
     the application has set.
@@ -38,11 +42,16 @@ def describe_streams(group: StreamsGroup) -> Steps[message.DescribedGroup]:
         for name, member in group.members.items()
     ]
     topology, configured = group.topology, group.configured
+    is_stored = topology is not None and group.described.stored == topology.epoch
+    description = group.description if with_description and is_stored else None
+    status = NOT_REQUESTED if not with_description else NOT_STORED if description is None else AVAILABLE
     described = message.DescribedGroup(
         group_id=group.group_id,
         group_state=group.state_name,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
+        topology_description=description,
+        topology_description_status=status,
     )
     yield
     found = []

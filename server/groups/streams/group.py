@@ -13,13 +13,15 @@ from typing import ClassVar, NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.streams_group_heartbeat import EndpointToPartitions, TaskOffset
+from ....protocol.messages.streams_group_topology_description_update import TopologyDescription
 from ...coordination.deadlines import Deadline
 from ..kinds import PartitionCheck
 from ..reconciled import ReconciledGroup
 from ..records import write_record
 from .configured import Configured
+from .description import DescriptionWait
 from .member import StreamsMember, StreamsTasks
-from .records import tombstones
+from .records import DescriptionEpochs, tombstones
 from .topology import Topology
 
 # From this version of OffsetCommit on, the generation may be a member epoch.
@@ -60,6 +62,9 @@ class StreamsGroup(ReconciledGroup[StreamsMember, StreamsTasks]):
             it.
         configured: The topology applied to the topics, as of the last look-up.
         task_offsets: Member id -> offsets that the member has reported of its tasks; for descriptions only.
+        described: Topology epochs that descriptions were stored for; a plug-in that refuses some is only at Apache Kafka.
+        description: Description of the topology (`description`); None if none was sent since the group was loaded.
+        description_wait: Wait for a description that a member was asked for.
         departed: Member id -> target of a member that left after a heartbeat had found the present target. It gets that again if it
             returns before the next target.
         kept_epoch: Epoch of the last target that a heartbeat found while members could have warm-up tasks; `departed` is for
@@ -85,6 +90,9 @@ class StreamsGroup(ReconciledGroup[StreamsMember, StreamsTasks]):
         self.warmup_processes: dict[Task, Counter[str]] = {}
         self.configured: Configured | None = None
         self.task_offsets: dict[str, TaskOffsets] = {}
+        self.described = DescriptionEpochs()
+        self.description: TopologyDescription | None = None
+        self.description_wait: DescriptionWait | None = None
         self.departed: dict[str, StreamsTasks] = {}
         self.kept_epoch = -1
         self.untold: set[str] = set()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
@@ -18,6 +19,9 @@ from ....protocol.messages.streams_group_heartbeat import (
     EndpointToPartitions,
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
+)
+from ....protocol.messages.streams_group_topology_description_update import (
+    StreamsGroupTopologyDescriptionUpdateRequest,
 )
 from ...coordination.deadlines import Deadline, Deadlines
 from ...coordination.jobs import Job, Steps, to_the_end
@@ -31,6 +35,7 @@ from ..settings import GroupSettings
 from . import records, targets
 from .answering import AnswerOptions, HeartbeatResult, answered, missing_tags
 from .describing import endpoints
+from .description import DescriptionWait, checked, next_wait
 from .group import NO_OFFSETS, StreamsGroup
 from .member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, StreamsMember, StreamsMemberState, away
 from .membership import claim_of, identified, member_for, reported, streams_group, with_news
@@ -44,6 +49,8 @@ log = logging.getLogger("ottla.groups")
 # Topics are looked up again after this time even without a notified change.
 _REFRESH_AFTER_MS = 60 * 60 * 1000
 _TRIES = 5
+_DESCRIPTION_VERSION = 1
+"""Clients of this version and later can be asked for a description of their topology."""
 
 
 class TargetJobs:
@@ -179,10 +186,11 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
             or self._configs_of(group) != group.assignment_configs
             or with_news(member, request, caller) != member
             or missing_tags(group, member, caller.version)
+            or self._description_wait(group, caller.version) is not None
         ):
             return None
         self.keep_alive(shard, group, member)
-        options = self._answer_options(group.group_id)
+        options = self._answer_options(group.group_id, None, caller.version)
         return HeartbeatResult(
             StreamsGroupHeartbeatResponse(
                 member_id=member.member_id,
@@ -260,21 +268,46 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
             self._elapsed_ms(),
         )
         transition.run(around, claim_of(request))
+        # The only member of a group may be replaced, which leaves the group empty for a moment.
+        shutdown_by = group.shutdown_by
         self.write(shard, transition.changes, now_ms)
         kept = streams_group(group.group_id, shard.groups.get(group.group_id))
         if isinstance(known, ClassicGroup):
             self._close_classic(known, now_ms)
         self._keep(shard, kept, transition, around, waits=waits)
         # As at Apache Kafka, the offsets of a group's first member are lost, and those of a member that replaces itself.
-        if offsets != NO_OFFSETS and kept is known and (replaced is None or replaced.member_id != old.member_id):
-            kept.task_offsets[old.member_id] = offsets
+        if kept is known and (replaced is None or replaced.member_id != old.member_id):
+            if offsets != NO_OFFSETS:
+                kept.task_offsets[old.member_id] = offsets
+            else:
+                kept.task_offsets.pop(old.member_id, None)
         if request.shutdown_application and kept.shutdown_by is None:
             log.info("group %s: member %s requests a shutdown of the application", kept.group_id, old.member_id)
             kept.shutdown_by = old.member_id
-        return answered(kept, transition, request, known, self._answer_options(kept.group_id), caller.version)
+        options = self._answer_options(kept.group_id, kept.shutdown_by or shutdown_by, caller.version)
+        heard = answered(kept, transition, request, known, options)
+        if transition.is_stale or (wait := self._description_wait(kept, caller.version)) is None:
+            return heard
+        log.info("group %s: a description of its topology is requested", kept.group_id)
+        kept.description_wait = wait
+        return heard._replace(response=replace(heard.response, topology_description_required=True))
 
-    def _answer_options(self, group_id: str) -> AnswerOptions:
+    def _description_wait(self, group: StreamsGroup, version: int) -> DescriptionWait | None:
+        """Return the wait for a description of the topology if a member must be asked for one now; else None."""
+        topology = group.topology
+        if (
+            version < _DESCRIPTION_VERSION
+            or not self._settings.keeps_topology_descriptions
+            or topology is None
+            or topology.epoch in group.described
+        ):
+            return None
+        return next_wait(group.description_wait, self._elapsed_ms())
+
+    def _answer_options(self, group_id: str, shutdown_by: str | None, version: int) -> AnswerOptions:
         return AnswerOptions(
+            shutdown_by,
+            version,
             self._settings.group_value(group_id, "streams.heartbeat.interval.ms"),
             self._settings.group_value(group_id, "streams.task.offset.interval.ms"),
             self._settings.group_value(group_id, "streams.acceptable.recovery.lag"),
@@ -339,6 +372,45 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
             return ()
         return (yield from endpoints(group, member_id, self._topics))
 
+    def describe_topology(
+        self, shard: GroupShard, request: StreamsGroupTopologyDescriptionUpdateRequest, now_ms: Callable[[], int]
+    ) -> Steps[None]:
+        """Store a description that a member sends of its topology, a node a piece.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, INVALID_REQUEST: another topology epoch, or an invalid description; or
+                the error of writing the record. Then nothing has changed.
+        """
+        self._check_description(shard, request)
+        description = yield from checked(request.topology_description)
+        group = self._check_description(shard, request)
+        described = group.described._replace(stored=request.topology_epoch)
+        if described != group.described:
+            change = records.group_epoch(
+                group.group_id,
+                group.epoch,
+                group.metadata_hash,
+                group.validated_epoch,
+                group.assignment_configs,
+                described,
+            )
+            self.write(shard, [change], now_ms())
+        group.description, group.description_wait = description, None
+
+    def _check_description(
+        self, shard: GroupShard, request: StreamsGroupTopologyDescriptionUpdateRequest
+    ) -> StreamsGroup:
+        shard.check_active()
+        group = streams_group(request.group_id, shard.groups.get(request.group_id), "Group {} not found.")
+        group.member(request.member_id)
+        epoch = -1 if group.topology is None else group.topology.epoch
+        if request.topology_epoch != epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"Topology epoch {request.topology_epoch} does not match the group's current topology epoch {epoch}.",
+            )
+        return group
+
     # Leaving
 
     def _leave(self, shard: GroupShard, request: StreamsGroupHeartbeatRequest, now_ms: int) -> HeartbeatResult:
@@ -368,7 +440,9 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         group_id, epoch = group.group_id, group.epoch + 1
         changes = records.member_tombstones(group_id, member.member_id)
         changes.append(
-            records.group_epoch(group_id, epoch, group.metadata_hash, group.validated_epoch, group.assignment_configs)
+            records.group_epoch(
+                group_id, epoch, group.metadata_hash, group.validated_epoch, group.assignment_configs, group.described
+            )
         )
         is_last = len(group.members) == 1
         if is_last:  # Without members nothing is left to assign.

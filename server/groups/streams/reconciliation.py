@@ -142,48 +142,49 @@ def _free(group: StreamsGroup, member: StreamsMember, kept: Owned, target: Strea
     """Return the free tasks of the target that the member does not have in their role, and whether there are any that are not
     free."""
     found, lacks = _Free({}, {}, {}), False
-    for gets, mine, wanted, is_free in zip(
-        found, kept, target, (_is_active_free, _is_standby_free, _is_warmup_free), strict=True
-    ):
+    roles = zip(found, kept, target, (_taken_active, _taken_standby, _taken_warmup), strict=True)
+    for gets, mine, wanted, taken_of in roles:
         for key, partitions in wanted.items():
             missing = partitions.difference(mine.get(key, ()))
             if not missing:
                 continue
-            if free := frozenset(one for one in missing if is_free(group, member, (key, one))):
+            taken = taken_of(group, member, key, missing)
+            lacks = lacks or bool(taken)
+            if free := missing - taken:
                 gets[key] = free
-            lacks = lacks or len(free) < len(missing)
     return found, lacks
 
 
-def _is_active_free(group: StreamsGroup, member: StreamsMember, task: Task) -> bool:
-    return not (
-        task in group.active_processes
-        or _is_with_another(group.standby_processes, member.process_id, task, member.assigned.standby)
-        or _is_with_another(group.warmup_processes, member.process_id, task, member.assigned.warmup)
-    )
+def _taken_active(group: StreamsGroup, member: StreamsMember, key: str, wanted: frozenset[int]) -> set[int]:
+    """Return those of a subtopology's partitions that the member cannot have as active tasks yet."""
+    owners, assigned = group.active_processes, member.assigned
+    active = {one for one in wanted if (key, one) in owners}
+    standby = _held(group.standby_processes, member.process_id, key, wanted).difference(assigned.standby.get(key, ()))
+    warmup = _held(group.warmup_processes, member.process_id, key, wanted).difference(assigned.warmup.get(key, ()))
+    return active | standby | warmup
 
 
-def _is_standby_free(group: StreamsGroup, member: StreamsMember, task: Task) -> bool:
-    key, partition = task
-    is_active = group.active_processes.get(task) == member.process_id
-    return not (
-        (is_active and partition not in member.assigned.active.get(key, ()))
-        or member.process_id in group.standby_processes.get(task, ())
-        or _is_with_another(group.warmup_processes, member.process_id, task, member.assigned.warmup)
-    )
+def _taken_standby(group: StreamsGroup, member: StreamsMember, key: str, wanted: frozenset[int]) -> set[int]:
+    """`_taken_active` for standby tasks."""
+    owners, process_id, assigned = group.active_processes, member.process_id, member.assigned
+    active = {one for one in wanted if owners.get((key, one)) == process_id}.difference(assigned.active.get(key, ()))
+    warmup = _held(group.warmup_processes, process_id, key, wanted).difference(assigned.warmup.get(key, ()))
+    return active | _held(group.standby_processes, process_id, key, wanted) | warmup
 
 
-def _is_warmup_free(group: StreamsGroup, member: StreamsMember, task: Task) -> bool:
-    return not (
-        group.active_processes.get(task) == member.process_id
-        or _is_with_another(group.standby_processes, member.process_id, task, member.assigned.standby)
-        or member.process_id in group.warmup_processes.get(task, ())
-    )
+def _taken_warmup(group: StreamsGroup, member: StreamsMember, key: str, wanted: frozenset[int]) -> set[int]:
+    """`_taken_active` for warm-up tasks."""
+    owners, process_id = group.active_processes, member.process_id
+    active = {one for one in wanted if owners.get((key, one)) == process_id}
+    standby = _held(group.standby_processes, process_id, key, wanted).difference(member.assigned.standby.get(key, ()))
+    return active | standby | _held(group.warmup_processes, process_id, key, wanted)
 
 
-def _is_with_another(processes: Mapping[Task, Counter[str]], process_id: str, task: Task, mine: Places) -> bool:
-    """Whether another member of the process has the task in this role, or the member itself must give it up."""
-    return process_id in processes.get(task, ()) and task[1] not in mine.get(task[0], ())
+def _held(processes: Mapping[Task, Counter[str]], process_id: str, key: str, wanted: frozenset[int]) -> set[int]:
+    """Return those of a subtopology's partitions that the process has in this role, or must give up."""
+    if not processes:
+        return set()
+    return {one for one in wanted if process_id in processes.get((key, one), ())}
 
 
 def _move(

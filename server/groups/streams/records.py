@@ -6,7 +6,7 @@ A change is a key and a value as messages. It is written, and then applied to th
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.consumer_offsets import GroupMetadataKey
@@ -35,8 +35,20 @@ EPOCH_MAX = 2**31 - 1
 Row = TypeVar("Row")
 
 
+class DescriptionEpochs(NamedTuple):
+    """Topology epochs of a group's last stored and last refused description; negative for none."""
+
+    stored: int = -1
+    failed: int = -1
+
+
 def group_epoch(
-    group_id: str, epoch: int, metadata_hash: int, validated_epoch: int, configs: Mapping[str, str]
+    group_id: str,
+    epoch: int,
+    metadata_hash: int,
+    validated_epoch: int,
+    configs: Mapping[str, str],
+    described: DescriptionEpochs,
 ) -> Change:
     """Return the record of a group epoch. Raises KafkaError UNKNOWN_SERVER_ERROR after the last epoch: if epochs started again,
     old members would be accepted."""
@@ -49,6 +61,8 @@ def group_epoch(
         last_assignment_configs=tuple(
             [LastAssignmentConfig(key=key, value=value) for key, value in sorted(configs.items())]
         ),
+        stored_description_topology_epoch=described.stored,
+        failed_description_topology_epoch=described.failed,
     )
 
 

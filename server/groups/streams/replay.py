@@ -24,6 +24,7 @@ from ....protocol.messages.streams_group_log import (
 from ..reconciled import target_metadata
 from .group import StreamsGroup
 from .member import LEAVE_EPOCH, NOTHING, Epochs, Owned, Places, StreamsMember, StreamsMemberState, StreamsTasks
+from .records import DescriptionEpochs
 from .topology import topology_from_record
 
 
@@ -32,6 +33,9 @@ def _group_epoch(group: StreamsGroup, _: StreamsGroupMetadataKey, value: Streams
     group.metadata_hash = value.metadata_hash
     group.validated_epoch = value.validated_topology_epoch
     group.assignment_configs = {one.key: one.value for one in value.last_assignment_configs or ()}
+    group.described = DescriptionEpochs(
+        value.stored_description_topology_epoch, value.failed_description_topology_epoch
+    )
 
 
 def _topology(group: StreamsGroup, _: StreamsGroupTopologyKey, value: StreamsGroupTopologyValue | None) -> None:

@@ -231,6 +231,12 @@ class StreamsTransition:
         if self.has_stepped:
             self.changes.append(records.current_assignment(group.group_id, self.member))
 
+    @property
+    def is_stale(self) -> bool:
+        """Whether the member has an older topology than the group."""
+        known = self.group.topology
+        return known is not None and self.member.topology_epoch < known.epoch
+
     def _replace_static(self, replaced: StreamsMember) -> None:
         """Give the member what the static member had."""
         group_id, heir = self.group.group_id, self.old
@@ -258,7 +264,7 @@ class StreamsTransition:
         if ready.written is not None:
             log.info("group %s: topology epoch %d", group.group_id, ready.topology.epoch)
             self.changes.append(ready.written)
-        if known is not None and self.member.topology_epoch < known.epoch:
+        if known is not None and self.is_stale:
             self._add_status(
                 StatusCode.STALE_TOPOLOGY,
                 f"The member's topology epoch {self.member.topology_epoch} is behind the group's topology epoch"
@@ -284,7 +290,9 @@ class StreamsTransition:
         self._must_bump |= validated != group.validated_epoch or around.configs != group.assignment_configs
         if self._must_bump:
             self._epoch += 1
-            change = records.group_epoch(group.group_id, self._epoch, self._hash, validated, around.configs)
+            change = records.group_epoch(
+                group.group_id, self._epoch, self._hash, validated, around.configs, group.described
+            )
             self.changes.append(change)
             log.info("group %s: epoch %d", group.group_id, self._epoch)
 

@@ -216,6 +216,7 @@ HANDED_ON = {
     "groups/streams/protocol.py __init__": "",
     "groups/streams/protocol.py _delay_is_over": "as `_keep`, whose next assignment it is",
     "groups/streams/protocol.py heartbeat": "as `_keep`",
+    "groups/streams/protocol.py _description_wait": "tests of descriptions of topologies, whose wall clock stands still",
     "groups/streams/transition.py _take_target": "as `_keep`",
     "groups/streams/protocol.py preparing": "as `_keep`",
     "groups/service.py __init__": "",

@@ -226,6 +226,7 @@ def table_of_group(table: StreamsGroup) -> dict[str, Any]:
     volatile = {
         *("sessions", "waits", "initial_delay", "refresh_at_ms", "topics_known_to", "assigned_at_ms", "is_assigning"),
         *("configured", "shutdown_by", "untold", "endpoint_epoch", "endpoints", "departed", "kept_epoch"),
+        *("description", "description_wait"),
     }
     return {name: copied(value) for name, value in vars(table).items() if name not in volatile}
 

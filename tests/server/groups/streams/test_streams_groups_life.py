@@ -99,6 +99,9 @@ def test_offsets_of_tasks_are_described_until_the_member_goes() -> None:
     assert described() == [((), (offset(0, 9),))]
     groups.enter("b")
     assert described() == [((), (offset(0, 9),)), ((), ())]
+    groups.beat("a", 2, task_end_offsets=())
+    assert described() == [((), ()), ((), ())]
+    groups.beat("a", 2, task_end_offsets=(offset(0, 9),))
     groups.beat("a", -1)
     groups.enter("a")
     assert described() == [((), ()), ((), ())]

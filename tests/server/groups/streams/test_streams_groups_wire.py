@@ -24,7 +24,11 @@ from ottla.protocol.messages.streams_group_heartbeat import (
 )
 from ottla.protocol.messages.streams_group_topology_description_update import (
     StreamsGroupTopologyDescriptionUpdateRequest,
+    TopologyDescription,
+    TopologyDescriptionNode,
+    TopologyDescriptionSubtopology,
 )
+from ottla.server.config.options.group_options import DESCRIPTIONS
 from ottla.server.groups.streams.configured import StatusCode
 from support.broker.conversation import address, create_topic
 from support.broker.raw_client import RawClient
@@ -128,6 +132,32 @@ def test_no_description_of_a_topology_is_stored(start: Callable[..., RawClient])
             E.UNSUPPORTED_VERSION,
             "The broker has no streams group topology description plugin configured.",
         )
+
+
+def test_a_description_of_a_topology_is_stored_if_the_broker_has_the_plug_in(
+    start: Callable[..., RawClient],
+) -> None:
+    client = start(overrides={"group.streams.topology.description.plugin.class": DESCRIPTIONS})
+    create_topic(client, "orders", partitions=2)
+    assert join(client, "a", topology()).topology_description_required
+    node = TopologyDescriptionNode(name="in", node_type=1, source_topics=("orders",))
+    description = TopologyDescription(
+        subtopologies=(TopologyDescriptionSubtopology(subtopology_id="0", nodes=(node,)),)
+    )
+    for name, member, code, message in (
+        ("g", "", E.INVALID_REQUEST, "MemberId can't be empty."),
+        ("other", "a", E.GROUP_ID_NOT_FOUND, "Group other not found."),
+        ("g", "a", E.NONE, None),
+    ):
+        update = StreamsGroupTopologyDescriptionUpdateRequest(
+            group_id=name, member_id=member, topology_epoch=0, topology_description=description
+        )
+        answer = client.ask(update)
+        assert (answer.error_code, answer.error_message) == (code, message)
+    request = StreamsGroupDescribeRequest(group_ids=("g",), include_topology_description=True)
+    (group,) = client.ask(request).groups
+    assert (group.topology_description_status, group.topology_description) == (3, description)
+    assert not beat(client, "a", 2).topology_description_required
 
 
 def test_the_reason_for_an_uncreated_topic_is_reported(start: Callable[..., RawClient]) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse, TaskOffset
+from ottla.server.groups.streams.configured import StatusCode
 from ottla.server.groups.streams.member import StreamsMemberState
 from support.groups.consumer_groups import raised
-from support.groups.streams_groups import SESSION_MS, StreamsGroups, active, table_of
+from support.groups.streams_groups import SESSION_MS, StreamsGroups, active, statuses, table_of
 
 AWAY = -2
 
@@ -46,6 +47,17 @@ def test_another_id_takes_over_the_tasks_without_a_new_target() -> None:
     table = groups.table()
     assert (table.epoch, set(table.members), set(table.targets), set(table.sessions)) == (2, {"b"}, {"b"}, {"b"})
     assert table_of(groups.restarted()) == table_of(groups)
+
+
+def test_the_only_member_learns_of_a_requested_shutdown_when_it_returns() -> None:
+    groups = StreamsGroups(orders=2)
+    enter(groups, "a")
+    groups.beat("a", 2, instance_id="i", shutdown_application=True)
+    groups.beat("a", AWAY, instance_id="i")
+    assert list(statuses(enter(groups, "b"))) == [StatusCode.SHUTDOWN_APPLICATION]
+    assert statuses(groups.beat("b", 2, instance_id="i")) == {}, (
+        "as at Apache Kafka, where the group was empty in between"
+    )
 
 
 def test_the_same_id_may_return() -> None:
