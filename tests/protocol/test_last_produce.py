@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -61,6 +62,23 @@ def last_of(version: int, records: bytes = bytes(range(100))) -> LastProduce:
     last = LastProduce.from_frame(frame, parse_request(frame))
     assert last is not None
     return last
+
+
+@EACH_VERSION
+def test_clients_with_like_requests_share_one_object_while_they_use_it(version: int) -> None:
+    last = last_of(version)
+    assert last_of(version, b"other records") is last
+    frame = frame_of(version, body_of(bytes(10)), client_id="another")
+    other = LastProduce.from_frame(frame, parse_request(frame))
+    assert other is not last
+    assert other is not None
+    read = other.parse(frame)
+    assert read is not None
+    assert read.client_id == "another"
+
+    used = weakref.ref(last)
+    del last
+    assert used() is None
 
 
 @EACH_VERSION
