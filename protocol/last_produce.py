@@ -15,7 +15,6 @@ import dataclasses
 import struct
 from functools import lru_cache
 from typing import Any
-from weakref import WeakValueDictionary
 
 from .connection import Request, encode_response
 from .messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -24,6 +23,8 @@ from .wire import read_uvarint, uvarint
 
 HEAD_BYTES_MAX = 1 << 10
 """Largest part before the records. A client may have names of 32 KB, which would stay in memory with its connection."""
+SHARED_MAX = 256
+"""Number of objects that are kept for other clients. If there are more, all are forgotten."""
 _INT32 = struct.Struct(">i")
 _NO_TAGS = bytes(3)
 """Empty tagged fields after the records of a flexible version: of the partition, the topic and the body."""
@@ -57,12 +58,10 @@ def _response(rest_bytes: int, end_bytes: int) -> struct.Struct:
 class LastProduce:
     """Cached parts of a client's last Produce, without the records: parsed values and bytes. Keeps no view of the frame.
 
-    Clients whose requests have the same bytes there share one object: those of a thousand would be in no near cache when they are
-    used.
+    Clients whose requests have the same bytes there share one object: a thousand of them would not fit the processor's cache.
     """
 
     __slots__ = (
-        "__weakref__",
         "_body",
         "_end",
         "_index",
@@ -116,6 +115,8 @@ class LastProduce:
         key = bytes(frame[:4]), bytes(frame[8:length_at]), end
         last = _SHARED.get(key)
         if last is None:
+            if len(_SHARED) >= SHARED_MAX:
+                _SHARED.clear()
             last = _SHARED[key] = cls(*key, request)
         return last
 
@@ -202,5 +203,5 @@ class LastProduce:
         return self._pack
 
 
-_SHARED: WeakValueDictionary[tuple[bytes, bytes, bytes], LastProduce] = WeakValueDictionary()
-"""Objects in use, by the bytes that are the same in each request."""
+_SHARED: dict[tuple[bytes, bytes, bytes], LastProduce] = {}
+"""The newest objects, by the bytes that are the same in each request."""

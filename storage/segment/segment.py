@@ -30,7 +30,7 @@ from .leader_epochs import LeaderEpochs
 from .segment_indexes import NewEntries
 from .segment_reader import SegmentReader
 
-# A method of an imported object is looked up anew by each call.
+# Python takes imported names for modules, and would make a method object for each call.
 _unpack_overhead = LOG_OVERHEAD.unpack_from
 
 WRITTEN_AT_ONCE = 20_000
