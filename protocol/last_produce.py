@@ -23,6 +23,8 @@ from .wire import read_uvarint, uvarint
 
 HEAD_BYTES_MAX = 1 << 10
 """Largest part before the records. A client may have names of 32 KB, which would stay in memory with its connection."""
+SHARED_MAX = 256
+"""Number of objects that are kept for other clients. If there are more, all are forgotten."""
 _INT32 = struct.Struct(">i")
 _NO_TAGS = bytes(3)
 """Empty tagged fields after the records of a flexible version: of the partition, the topic and the body."""
@@ -54,7 +56,10 @@ def _response(rest_bytes: int, end_bytes: int) -> struct.Struct:
 
 
 class LastProduce:
-    """Cached parts of a client's last Produce, without the records: parsed values and bytes. Keeps no view of the frame."""
+    """Cached parts of a client's last Produce, without the records: parsed values and bytes. Keeps no view of the frame.
+
+    Clients whose requests have the same bytes there share one object: a thousand of them would not fit the processor's cache.
+    """
 
     __slots__ = (
         "_body",
@@ -72,12 +77,12 @@ class LastProduce:
         "_unpack",
     )
 
-    def __init__(self, frame: memoryview, request: Request, length_at: int, end: bytes) -> None:
+    def __init__(self, start: bytes, rest: bytes, end: bytes, request: Request) -> None:
         # In a flexible version the length has at least one byte.
-        head = _head(length_at, bool(end))
-        self._unpack, self._length_end, self._end = head.unpack_from, head.size, end
+        head = _head(8 + len(rest), bool(end))
+        self._unpack, self._length_end = head.unpack_from, head.size
         self._size_min = head.size + len(end)
-        self._start, _, self._rest, _ = head.unpack_from(frame)
+        self._start, self._rest, self._end = start, rest, end
         body: ProduceRequest = request.body
         topic = body.topic_data[0]
         self._request = request.api, request.version, request.client_id
@@ -90,7 +95,7 @@ class LastProduce:
 
     @classmethod
     def from_frame(cls, frame: memoryview, request: Request) -> LastProduce | None:
-        """Make an object from the Produce in `frame`, for later ones; None unless it has records for exactly one partition."""
+        """Return an object for later requests like the Produce in `frame`; None unless it has records for exactly one partition."""
         topics = request.body.topic_data
         if request.elements != _ELEMENTS or not topics or not topics[0].partition_data:
             return None
@@ -105,14 +110,23 @@ class LastProduce:
         length_at = records_at - len(length)
         # A varint may have more bytes than it needs.
         is_there = frame[length_at:records_at] == length and frame[records_at : records_at + len(records)] == records
-        return cls(frame, request, length_at, end) if is_there and length_at <= HEAD_BYTES_MAX else None
+        if not is_there or length_at > HEAD_BYTES_MAX:
+            return None
+        key = bytes(frame[:4]), bytes(frame[8:length_at]), end
+        last = _SHARED.get(key)
+        if last is None:
+            if len(_SHARED) >= SHARED_MAX:
+                _SHARED.clear()
+            last = _SHARED[key] = cls(*key, request)
+        return last
 
     def parse(self, frame: memoryview) -> Request | None:
         """Parse `frame` like `parse_request`; None if more than the correlation ID and the records differ."""
         size_bytes = records_end = len(frame)
         if size_bytes < self._size_min:
             return None
-        start, correlation_id, rest, length = self._unpack(frame)
+        unpack = self._unpack  # `self._unpack(…)` would look for a method first, which is slower
+        start, correlation_id, rest, length = unpack(frame)
         if start != self._start or rest != self._rest:
             return None
         at, end = self._length_end, self._end
@@ -153,13 +167,14 @@ class LastProduce:
         partition = partitions[0]
         if partition.error_code or partition.index != self._index:
             return None
-        if self._pack is None:
+        pack = self._pack
+        if pack is None:
             if request.version < _OFFSETS_SINCE:
                 return None
-            self._keep(request, answer)
+            pack = self._keep(request, answer)
         size, rest, end = self._response
         return [
-            self._pack(
+            pack(
                 size,
                 request.correlation_id,
                 rest,
@@ -170,8 +185,8 @@ class LastProduce:
             )
         ]
 
-    def _keep(self, request: Request, answer: ProduceResponse) -> None:
-        """Keep the parts of the response that are the same in the next one."""
+    def _keep(self, request: Request, answer: ProduceResponse) -> Any:
+        """Keep the parts of the response that are the same in the next one; returns `_pack`."""
         topic = answer.responses[0]
         base_offset, log_append_time_ms, log_start_offset = _NOWHERE_ELSE
         partition = dataclasses.replace(
@@ -185,3 +200,8 @@ class LastProduce:
         head, _, end = written.partition(_MARK)
         self._response = head[:4], head[8:], end
         self._pack = _response(len(head) - 8, len(end)).pack
+        return self._pack
+
+
+_SHARED: dict[tuple[bytes, bytes, bytes], LastProduce] = {}
+"""The newest objects, by the bytes that are the same in each request."""

@@ -52,9 +52,10 @@ ENDINGS_MAX = 16
 
 ALONE_REQUESTS = 50
 """Requests in a row, without one of another client, after which a client counts as alone."""
-LOOKS = 6
-"""Polls for the next request of a client that is alone, before the task sleeps: sleeping and waking take longer, on both sides.
-Other tasks run in between."""
+LOOKS = 75
+"""Polls for the next request of a client that is alone, before the task sleeps: sleeping and waking take longer, on both sides."""
+POLLS = 25
+"""Polls after which other tasks run: a pass of the scheduler takes as long as 15, and the request would wait for its end."""
 REST_REQUESTS = 32
 """After LOOKS polls that found nothing, the task sleeps at once for this many requests: the client is slow."""
 
@@ -211,6 +212,8 @@ class ReadyConnections:
                 pass
             elif looks:
                 looks -= 1
+                if looks % POLLS and not time_slice.is_over():
+                    continue
                 if not looks:
                     self._in_a_row = ALONE_REQUESTS - REST_REQUESTS
             else:

@@ -16,8 +16,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import trio
 import trio.lowlevel
@@ -80,7 +81,8 @@ def datetime_of(now_ms: int) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=now_ms)
 
 
-class _Reading(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Reading:
     """How the two readings are computed. One immutable value, as a thread may read the clock while it is moved."""
 
     wall_offset_ms: int = 0
@@ -112,8 +114,8 @@ class Clock:
 
     def now_ms(self) -> int:
         """Return milliseconds since 1970, including every move so far. May go back."""
-        reading = self._reading
-        return self._wall() + reading.wall_offset_ms if reading.frozen is None else reading.frozen[0]
+        reading, wall = self._reading, self._wall
+        return wall() + reading.wall_offset_ms if reading.frozen is None else reading.frozen[0]
 
     def elapsed_ms(self) -> int:
         """Return milliseconds since an arbitrary moment in the past, including every move forward. Never goes back."""
@@ -140,17 +142,17 @@ class Clock:
         Elapsed time cannot go back: a negative `by_ms` sets back only the wall time, as an operator may, and waits end as
         before.
         """
-        wall_offset_ms, elapsed_offset_ms, frozen = self._reading
-        ahead_ms = max(0, by_ms)
+        reading, ahead_ms = self._reading, max(0, by_ms)
+        frozen = reading.frozen
         if frozen is not None:
             frozen = frozen[0] + by_ms, frozen[1] + ahead_ms
-        self._reading = _Reading(wall_offset_ms + by_ms, elapsed_offset_ms + ahead_ms, frozen)
+        self._reading = _Reading(reading.wall_offset_ms + by_ms, reading.elapsed_offset_ms + ahead_ms, frozen)
         self._wake()
 
     def freeze(self) -> None:
         """Stop both readings; does nothing if the clock is frozen."""
         if not self.is_frozen:
-            self._reading = self._reading._replace(frozen=(self.now_ms(), self.elapsed_ms()))
+            self._reading = replace(self._reading, frozen=(self.now_ms(), self.elapsed_ms()))
             self._wake()  # otherwise a task that waits for a moment would find again and again that it has not come
 
     def unfreeze(self) -> None:

@@ -203,9 +203,7 @@ class SparseIndex(IndexFile):
 
     @property
     def is_full(self) -> bool:
-        """Whether the segment must roll before another entry. Read by each append."""
-        if self._loaded:
-            return len(self._values) >= self._max_count - self.KEPT_COUNT
+        """Whether the segment must roll before another entry."""
         return self.room <= 0
 
     def truncate_to(self, offset: int) -> None:

@@ -30,6 +30,9 @@ from .leader_epochs import LeaderEpochs
 from .segment_indexes import NewEntries
 from .segment_reader import SegmentReader
 
+# Python takes imported names for modules, and would make a method object for each call.
+_unpack_overhead = LOG_OVERHEAD.unpack_from
+
 WRITTEN_AT_ONCE = 20_000
 """Largest number of index entries that a roll writes at once, in a millisecond or two."""
 
@@ -118,8 +121,7 @@ class LogSegment(SegmentReader):
         return (
             have_bytes > config.segment_bytes - size_bytes
             or waited_ms > config.roll_after_ms - self.rolling_jitter_ms
-            or self._indexes.offset.is_full
-            or self._indexes.time.is_full
+            or self._indexes.is_full()
             or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
         )
 
@@ -152,7 +154,7 @@ class LogSegment(SegmentReader):
         if not indexes.is_growing:
             indexes.grow()
         start = position = log_file.size()
-        base_offset, length = LOG_OVERHEAD.unpack_from(view)
+        base_offset, length = _unpack_overhead(view)
         if ahead is None:
             log_file.append(view)
         else:

@@ -66,6 +66,8 @@ class SegmentIndexes:
         self._max_timestamp_offset = base_offset
         self.is_growing = False
         """Whether the indexes are ready for `note`: the time index lacks its final entry."""
+        self._is_full = False
+        """Result of `is_full`, while the indexes grow: only `note` adds entries then."""
         self._unindexed_bytes = 0  # since the batch of the last offset index entry, that batch included
         self._is_offset_index_checked = False
         # A search by timestamp in a worker thread, and the owner's first append or fetch, may both need data that was not
@@ -133,6 +135,7 @@ class SegmentIndexes:
             indexed_offset -= 1
         # A time index entry beyond the last offset index entry is the final entry of a stop; more batches will follow.
         self.time.truncate_to(indexed_offset + 1)
+        self._is_full = self._has_full_index()
         self.is_growing = True
 
     def note(
@@ -152,6 +155,7 @@ class SegmentIndexes:
         if self._unindexed_bytes > self._distance_bytes and self._has_room(last_offset, position):
             self.offset.append(last_offset, position)
             self.time.append(max(max_timestamp_ms, largest_ms), self._max_timestamp_offset)
+            self._is_full = self._has_full_index()
             self._unindexed_bytes = 0
         self._unindexed_bytes += size_bytes
         self.newest.note(base_offset, last_offset, position)
@@ -183,6 +187,7 @@ class SegmentIndexes:
         self.time.reset()
         self._max_timestamp_ms, self._max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self._unindexed_bytes = 0
+        self._is_full = self._has_full_index()
         self.is_growing = True
         self._is_offset_index_checked = True
 
@@ -232,12 +237,14 @@ class SegmentIndexes:
         # The log rolls before an index is full. But a segment of another broker may need more entries than the
         # configuration allows, or have offsets that do not fit an entry. And a cleaned segment of nearly 2 GiB may grow, as
         # rewritten timestamps can take more bytes. Such segments get fewer entries.
-        return not (
-            self.offset.is_full
-            or self.time.is_full
-            or last_offset - self.base_offset > RELATIVE_OFFSET_MAX
-            or position > POSITION_MAX
-        )
+        return not (self._is_full or last_offset - self.base_offset > RELATIVE_OFFSET_MAX or position > POSITION_MAX)
+
+    def is_full(self) -> bool:
+        """Return whether the segment must roll before another index entry."""
+        return self._is_full if self.is_growing else self._has_full_index()
+
+    def _has_full_index(self) -> bool:
+        return self.offset.is_full or self.time.is_full
 
     def _forget(self) -> None:
         self._max_timestamp_ms = None

@@ -11,7 +11,7 @@ import pytest
 from ottla.protocol.apis import APIS
 from ottla.protocol.connection import Request, encode_request, encode_response, parse_request
 from ottla.protocol.errors import ProtocolError
-from ottla.protocol.last_produce import HEAD_BYTES_MAX, LastProduce
+from ottla.protocol.last_produce import HEAD_BYTES_MAX, SHARED_MAX, LastProduce
 from ottla.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -61,6 +61,20 @@ def last_of(version: int, records: bytes = bytes(range(100))) -> LastProduce:
     last = LastProduce.from_frame(frame, parse_request(frame))
     assert last is not None
     return last
+
+
+@EACH_VERSION
+def test_clients_with_like_requests_share_one_object(version: int) -> None:
+    last = last_of(version)
+    assert last_of(version, b"other records") is last
+    for number in range(SHARED_MAX + 1):
+        frame = frame_of(version, body_of(bytes(10), index=number), client_id="another")
+        other = LastProduce.from_frame(frame, parse_request(frame))
+        assert other is not None
+        read = other.parse(frame)
+        assert read is not None
+        assert content_of(read) == content_of(parse_request(frame))
+    assert last_of(version) is not last, "it was forgotten"
 
 
 @EACH_VERSION
