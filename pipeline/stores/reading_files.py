@@ -11,7 +11,7 @@ import os
 import resource
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from weakref import ReferenceType, ref
 
@@ -221,6 +221,16 @@ class ReadingFiles(OsFiles):
             return self.objects.status(path).st_ctime_ns // 1_000_000
         return super().mtime_ms(path)
 
+    def statuses(self, directory: str, names: Iterable[str]) -> Sequence[FileStatus]:
+        """Return the statuses of files. Raises FileNotFoundError if one does not exist."""
+        if is_address(directory):
+            return [self.objects.status(f"{directory}/{name}") for name in names]
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            return [os.stat(name, dir_fd=descriptor) for name in names]
+        finally:
+            os.close(descriptor)
+
     def rename(self, old: str, new: str) -> None:
         self._refuse(old)
 
@@ -246,7 +256,10 @@ class ReadingFiles(OsFiles):
         raise OSError(errno.EROFS, "opened for reading only", path)
 
 
-def status_of(file: File) -> os.stat_result | ObjectStatus:
+FileStatus = os.stat_result | ObjectStatus
+
+
+def status_of(file: File) -> FileStatus:
     """Return the system's status of an open file, whatever its current name; of an object the one when it was opened."""
     return file.status() if isinstance(file, (LogFile, ObjectFile)) else os.fstat(file.fileno())
 
@@ -254,11 +267,6 @@ def status_of(file: File) -> os.stat_result | ObjectStatus:
 def objects_of(files: Files) -> ObjectFiles:
     """Return the part that opens addresses."""
     return files.objects if isinstance(files, ReadingFiles) else ObjectFiles()
-
-
-def told_apart_by(file: File, position: int) -> bytes:
-    """Return bytes that distinguish a file from a later one with its inode; none for an object, whose time does that."""
-    return b"" if isinstance(file, ObjectFile) else file.read_at(position, HEADER_BYTES)
 
 
 def check_unchanged(file: File) -> None:
