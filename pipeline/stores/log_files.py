@@ -293,15 +293,15 @@ class PartitionLog:
             is_last = number + 1 == len(bases)
             following = OFFSET_MAX if is_last else bases[number + 1]
             end, size_bytes = OFFSET_MAX if is_tiered else following, status.st_size
-            first, stop = max(from_offset, base_offset), min(up_to_offset, following)
-            is_whole = first == base_offset and stop >= min(following, self.log_end_offset) and size_bytes <= max_bytes
+            is_whole = from_offset <= base_offset and min(following, self.log_end_offset) <= up_to_offset
+            is_whole = is_whole and size_bytes <= max_bytes
             if is_whole and since_ms is None and not is_last:
                 if size_bytes:
                     inode, changed_ns = status.st_ino, status.st_ctime_ns
-                    yield Split(
-                        self._place, base_offset, end, inode, size_bytes, changed_ns, b"", 0, size_bytes, first, stop
-                    )
+                    about = (self._place, base_offset, end, inode, size_bytes, changed_ns, b"")
+                    yield Split(*about, 0, size_bytes, base_offset, following)
                 continue
+            first, stop = max(from_offset, base_offset), min(up_to_offset, following)
             segment = opened.get(base_offset) or self._reopened(base_offset, status)
             if segment is None:  # the reader looks these offsets up
                 yield Split(self._place, base_offset, end, 0, 0, 0, b"", 0, max_bytes, first, stop)

@@ -10,6 +10,7 @@ import errno
 import os
 import resource
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,8 @@ from ..objects.object_files import ObjectFiles
 from ..objects.ranges import ObjectFile, ObjectStatus
 
 CLOSED = -1
+RECENT_NS = 1_000_000_000
+"""Age at which a time can no longer be that of another change; file systems' clocks advance every few milliseconds."""
 DESCRIPTORS_MAX = 1024
 """Limit of shared descriptors. More make no job faster."""
 PART_OF_LIMIT = 4
@@ -220,6 +223,13 @@ class ReadingFiles(OsFiles):
         if is_address(path):
             return self.objects.status(path).st_ctime_ns // 1_000_000
         return super().mtime_ms(path)
+
+    def changed_ns(self, directory: str) -> int | None:
+        """Return when a directory got or lost a name; None for an address, and if another change may have the same time."""
+        if is_address(directory):
+            return None
+        changed_ns = os.stat(directory).st_mtime_ns
+        return changed_ns if time.time_ns() - changed_ns > RECENT_NS else None
 
     def statuses(self, directory: str, names: Iterable[str]) -> Sequence[FileStatus]:
         """Return the statuses of files. Raises FileNotFoundError if one does not exist."""

@@ -26,7 +26,7 @@ from ...storage.segment.segment import LogSegment
 from ...storage.topics.config import LogConfig
 from ..errors import CorruptSourceError, SourceChangedError, UsageError
 from .reading_files import FileStatus, ReadingFiles, status_of
-from .segment_names import SegmentNames, list_segments, settled_base_offsets
+from .segment_names import SegmentNames, list_segments, settled_logs
 
 LOOKS_MAX = 150
 """Limit of attempts for a directory that changes before all of it is open. Each opens only the files replaced since the last
@@ -116,19 +116,22 @@ def find_segments(
         opened: list[LogSegment] = []
         is_done = False
         try:
+            changed_ns = files.changed_ns(directory)
             names = files.list(directory)
-            if not (bases := settled_base_offsets(names)):
+            if not (logs := settled_logs(names)):
                 break
-            wanted = bases[max(0, bisect_right(bases, from_offset) - 1) :]
+            bases = [int(name.removesuffix(paths.LOG)) for name in logs]
+            first = max(0, bisect_right(bases, from_offset) - 1)
+            wanted = bases[first:]
             own = set(wanted[max(0, bisect_right(wanted, opens_from) - 1) :])
-            if opens_aborted and any(name.endswith(paths.TXN_INDEX) for name in names):
+            if opens_aborted and paths.TXN_INDEX in "\n".join(names):
                 known = set(names)
                 own |= {base for base in wanted if paths.segment_file_name(base, paths.TXN_INDEX) in known}
-            statuses = files.statuses(directory, (paths.segment_file_name(base, paths.LOG) for base in wanted))
+            statuses = files.statuses(directory, logs[first:])
             for base_offset in sorted(own):
                 opened.append(open_segment(files, directory, base_offset))
-            names_now = files.list(directory)
-            is_done = names_now == names or settled_base_offsets(names_now)[: len(bases)] == bases
+            is_done = changed_ns is not None and files.changed_ns(directory) == changed_ns
+            is_done = is_done or settled_logs(files.list(directory))[: len(logs)] == logs
             if is_done:
                 return FoundSegments(bases[0], wanted, statuses, opened)
         except FileNotFoundError:
@@ -138,10 +141,10 @@ def find_segments(
                 for segment in opened:
                     segment.log_file.close()
     opened = open_segments(files, directory, pause=pause)
-    first = opened[0].base_offset
+    first_base_offset = opened[0].base_offset
     del opened[: max(0, bisect_right([each.base_offset for each in opened], from_offset) - 1)]
     statuses = [status_of(segment.log_file) for segment in opened]
-    return FoundSegments(first, [segment.base_offset for segment in opened], statuses, opened)
+    return FoundSegments(first_base_offset, [segment.base_offset for segment in opened], statuses, opened)
 
 
 def deleted_log_error(directory: str) -> SourceChangedError:

@@ -103,11 +103,11 @@ def list_segments(files: Files, directory: str) -> list[SegmentNames]:
     return segments
 
 
-def settled_base_offsets(names: Sequence[str]) -> list[int]:
-    """Return the segments' base offsets, in order, from a directory's names only; none if a swap is in progress."""
+def settled_logs(names: Sequence[str]) -> list[str]:
+    """Return the names of log files, in order like the names of the directory; none if a swap is in progress."""
     if paths.SWAP in "\n".join(names):
         return []
-    return sorted(int(name[:_DIGITS]) for name in names if name.endswith(paths.LOG) and name[:_DIGITS].isdecimal())
+    return [name for name in names if name[_DIGITS:] == paths.LOG and name[:_DIGITS].isdecimal()]
 
 
 def topic_id_in(files: Files, directory: str) -> bytes | None:

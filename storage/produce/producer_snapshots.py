@@ -150,7 +150,7 @@ def _read(files: Files, path: str) -> bytes:
 
 def offsets(files: Files, directory: str) -> list[int]:
     """Return the offsets of the snapshots in a partition directory, ascending."""
-    names = (name for name in files.list(directory) if name.endswith(paths.SNAPSHOT))
+    names = [name for name in files.list(directory) if name.endswith(paths.SNAPSHOT)]
     return sorted(found.base_offset for name in names if (found := paths.parse_segment_name(name)))
 
 
