@@ -280,13 +280,15 @@ class Judge:
     def many(self, _server: S3Server, proxy: FaultyProxy) -> None:
         """Check that a log of 10 000 segments is planned from its listings."""
         from ottla.pipeline.objects.addresses import parse_fs_options
-        from ottla.pipeline.source.reading import opened
+        from ottla.pipeline.source.reading import LogReader
         from ottla.pipeline.stores.reading_files import ReadingFiles
         from ottla.pipeline.stores.stores import opened_store
         from ottla.storage.disk.paths import TopicPartition
 
         began_s, files = time.monotonic(), ReadingFiles(parse_fs_options(_fs(proxy)))
-        with opened(opened_store(f"s3://{BUCKET}/many", files), TopicPartition(TOPIC, 0), committed=True) as log:
+        with LogReader(opened_store(f"s3://{BUCKET}/many", files), committed=True).opened(
+            TopicPartition(TOPIC, 0)
+        ) as log:
             tasks = list(log.tasks(log.start_offset, log.end_offset, max_bytes=1 << 30, since_ms=None))
         seconds = time.monotonic() - began_s
         self.suite.equal("a task a segment", SEGMENTS, len(tasks))

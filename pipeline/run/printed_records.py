@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from ..snapshot.snapshot_rounds import MAX_PART_BYTES
-from ..source.reading import opened
+from ..source.reading import LogReader
 from ..source.split_reader import Wanted, read_split
 from .job_plans import Job
 
@@ -29,9 +29,10 @@ _READ = pa.schema(
 def printed(job: Job, options: argparse.Namespace) -> int:
     """Print the selected records and return the exit code."""
     store = job.store()
+    logs = LogReader(store, committed=options.isolation_level == "read_committed")
     for tp in job.partitions(store):
         left = options.limit
-        with opened(store, tp, committed=options.isolation_level == "read_committed") as log:
+        with logs.opened(tp) as log:
             start = max(log.start_offset, options.from_offset or 0)
             tasks = list(log.tasks(start, log.end_offset, max_bytes=MAX_PART_BYTES, since_ms=None))
         for row in (

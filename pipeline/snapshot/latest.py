@@ -20,6 +20,7 @@ from ...storage.disk.paths import TopicPartition
 from ..errors import SourceChangedError, UsageError
 from ..objects.addresses import parse_fs_options
 from ..records.fine_buckets import Buckets
+from ..source.reading import Task
 from ..spark.failures import failures_translated
 from ..spark.tasks import Batches, mapped
 from ..stores.reading_files import ReadingFiles
@@ -27,7 +28,7 @@ from ..stores.segment_files import pause_between_looks
 from ..stores.store import Store
 from ..stores.stores import Stores, opened_store
 from .snapshot import SCHEMA, chosen_of
-from .snapshot_job import offsets_of, picked
+from .snapshot_job import chosen_parts, picked
 from .snapshot_rounds import ROUNDS_MAX, WAITS_MAX, Round, first_round
 
 
@@ -63,11 +64,11 @@ def latest(
     schema = _schema_of(columns)
     store = opened_store(source, ReadingFiles(parse_fs_options(fs_options or {})))
     for _ in range(ROUNDS_MAX):
-        of = round_that_sees_all(store, topic, partition, pause)
+        of = round_that_sees_all(store, store.topic_partitions(topic, partition), pause)
         with failures_translated():
             found = picked(spark, of, buckets).localCheckpoint()
         if of.is_undisturbed():
-            return _read(found, of, schema)
+            return _read(found, schema)
     raise SourceChangedError(
         f"{source}: segments of {topic} were replaced in each of {ROUNDS_MAX} attempts to read its keys: its cleaner is faster"
     )
@@ -81,30 +82,29 @@ def _schema_of(columns: Sequence[str] | None) -> pa.Schema:
 
 
 def round_that_sees_all(
-    store: Store | Stores, topic: str, partition: int | None, pause: Callable[[], None] = pause_between_looks
+    store: Store | Stores, partitions: Sequence[TopicPartition], pause: Callable[[], None] = pause_between_looks
 ) -> Round:
     """Return the round that `latest` reads. Raises SourceChangedError if all keys can never be seen at once."""
     for _ in range(WAITS_MAX):
-        of = first_round(store, topic, partition)
+        of = first_round(store, partitions)
         if of.sees_all:
             return of
         pause()
     raise SourceChangedError(
-        f"{store.data_dir}: the high watermarks of {topic} are below segments that its cleaner may have used: start its server"
+        f"{store.data_dir}: the high watermarks of {partitions[0].topic} are below segments that its cleaner may have used: start its server"
     )
 
 
-def _read(found: DataFrame, of: Round, schema: pa.Schema) -> DataFrame:
+def _read(found: DataFrame, schema: pa.Schema) -> DataFrame:
     def read(batches: Batches) -> Batches:
-        for number, offsets in offsets_of(batches):
-            yield from read_part(of, number, offsets, schema)
+        for _, part, offsets in chosen_parts(batches):
+            yield from read_part(part, offsets, schema)
 
     return mapped(found, read, schema)
 
 
-def read_part(of: Round, number: int, offsets: NDArray[np.int64], schema: pa.Schema) -> Batches:
+def read_part(task: Task, offsets: NDArray[np.int64], schema: pa.Schema) -> Batches:
     """Yield the chosen records of a part. Raises SourceChangedError if some of them are missing."""
-    task = of.tasks[number]
     count = 0
     wanted = schema if "offset" in schema.names else schema.append(SCHEMA.field("offset"))
     for batch in chosen_of(task, offsets, wanted):

@@ -20,11 +20,11 @@ from ..records.key_hashes import hashed
 from ..source.batch_reader import BatchReader
 from ..source.data_source_api import EqualNullSafe, EqualTo, Filter, InputPartition, IsNotNull
 from ..source.read_options import ReadOptions
-from ..source.reading import partitions_of
+from ..source.reading import partitions_of, store_of
 from ..stores.store import Store
 from ..stores.stores import Stores
 from .latest import read_part, round_that_sees_all
-from .snapshot import MIN_RECORD_BYTES, NEWEST, NewestRows, chosen, keys_of, work_count
+from .snapshot import NEWEST, NewestRows, chosen, every_key, rows_at_most
 from .snapshot_rounds import ROUNDS_MAX, Round
 
 KEYS_A_TASK = 1 << 22
@@ -71,27 +71,17 @@ class LatestReader(BatchReader):
 
     def partitions(self) -> list[InputPartition]:
         store, found = partitions_of(self.options)
-        return [
-            LatestPartition(tp, share, shares)
-            for tp in found
-            if not self.narrowing.excludes(tp)
-            for shares in (self._shares(store, tp),)
-            for share in range(shares)
-        ]
-
-    def _shares(self, store: Store | Stores, tp: TopicPartition) -> int:
-        if self.key is not None:
-            return 1
-        splits = (task.split for task in round_that_sees_all(store, *tp).tasks)
-        rows = sum(
-            min(each.up_to_offset - each.from_offset, (each.end - each.start) // MIN_RECORD_BYTES) for each in splits
-        )
-        return max(1, -(-rows // KEYS_A_TASK))
+        rows = {tp: 0 for tp in found if not self.narrowing.excludes(tp)}
+        if rows and self.key is None:
+            for split in (task.split for task in round_that_sees_all(store, [*rows]).tasks):
+                rows[split.of] += rows_at_most(split)
+        shares = {tp: max(1, -(-count // KEYS_A_TASK)) for tp, count in rows.items()}
+        return [LatestPartition(tp, share, shares[tp]) for tp in rows for share in range(shares[tp])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, LatestPartition):
             return iter(())  # Spark's placeholder for a read without partitions
-        store, _ = partitions_of(self.options)
+        store = store_of(self.options)
         return latest_of(store, partition.of, self.schema, share=partition.share, shares=partition.shares, key=self.key)
 
 
@@ -139,7 +129,7 @@ def latest_of(
         As `latest`; SourceChangedError also during the read.
     """
     for _ in range(ROUNDS_MAX):
-        of = round_that_sees_all(store, tp.topic, tp.partition)
+        of = round_that_sees_all(store, [tp])
         parts = sorted(chosen(_rows(of, tp, share, shares, key)), key=lambda each: each[0])
         if of.is_undisturbed():
             break
@@ -148,14 +138,13 @@ def latest_of(
             f"{store.data_dir}: segments of {tp} were replaced in each of {ROUNDS_MAX} attempts to read its keys: its cleaner is faster"
         )
     for number, offsets in parts:
-        yield from read_part(of, number, offsets, schema)
+        yield from read_part(of.tasks[number], offsets, schema)
 
 
 def _rows(of: Round, tp: TopicPartition, share: int, shares: int, key: bytes | None) -> Iterator[NewestRows]:
     only = None if key is None else hashed(pa.array([key], pa.binary()), NEWEST, salt=tp.partition.to_bytes(4))[0]
-    for number in range(work_count(of)):
-        for rows in keys_of(of, number):
-            if only is not None:
-                yield rows[(rows["high"] == only["high"]) & (rows["low"] == only["low"])]
-            else:
-                yield rows[(rows["high"] >> np.uint64(32)) * np.uint64(shares) >> np.uint64(32) == share]
+    for rows in every_key(of):
+        if only is not None:
+            yield rows[(rows["high"] == only["high"]) & (rows["low"] == only["low"])]
+        else:
+            yield rows[(rows["high"] >> np.uint64(32)) * np.uint64(shares) >> np.uint64(32) == share]

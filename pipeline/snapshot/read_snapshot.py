@@ -14,11 +14,14 @@ from ...storage.disk.os_files import OsFiles
 from ..errors import UsageError
 from ..objects.addresses import is_address, parse_fs_options
 from ..objects.object_files import ObjectFiles
-from ..spark.tasks import Batches, mapped, numbers, work
+from ..spark.blobs import BlobRows
+from ..spark.tasks import Batches, mapped
 from .manifest import Manifest, layer_directories, read_manifest
 from .parquet_files import opened
 from .snapshot import SCHEMA
 from .store_snapshot import find
+
+_PATHS = BlobRows()
 
 
 def read_snapshot(spark: SparkSession, path: str, *, fs_options: Mapping[str, str] | None = None) -> DataFrame:
@@ -61,13 +64,14 @@ def _layer(spark: SparkSession, files: Sequence[str], objects: ObjectFiles) -> D
     """Read the rows of files in a store with Ottla's own client; Spark itself would need Hadoop's client for the store."""
 
     def read(batches: Batches) -> Batches:
-        for number in numbers(batches):
-            with opened(files[number], objects) as file:
+        for _, path in _PATHS.read(batches):
+            with opened(str(path, "utf-8"), objects) as file:
                 for batch in file.iter_batches(columns=SCHEMA.names):
                     columns = [batch.column(name).cast(SCHEMA.field(name).type) for name in SCHEMA.names]
                     yield pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
-    return mapped(work(spark, len(files)), read, SCHEMA)
+    paths = _PATHS.frame(spark, (((number,), path.encode()) for number, path in enumerate(files)))
+    return mapped(_PATHS.exchanged(paths, None, max(1, len(files))), read, SCHEMA)
 
 
 def _is_in_log(manifest: Manifest) -> Column:

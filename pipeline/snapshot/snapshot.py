@@ -30,13 +30,14 @@ from ..records.fine_buckets import Buckets, Parted, buckets_for
 from ..records.key_hashes import HASH, ROWS_AT_ONCE, by_key, hashed, merged_as_they_come
 from ..source.reading import Task
 from ..source.split_reader import Wanted, read_split
-from ..steps import UNWATCHED, Add, Watch
+from ..steps import UNWATCHED, Watch
+from ..stores.log_files import Split
 from ..stores.reading_files import objects_of
 from ..stores.store import Store
 from ..stores.stores import Stores
 from .layers import Order, Since, SnapshotResult, write_snapshot
 from .parquet_files import opened, rows_of_file
-from .snapshot_rounds import Round, RoundsDone, RunRound, WrittenPart, run_rounds
+from .snapshot_rounds import Piece, Round, RoundsDone, RunRound, WrittenPart, run_rounds
 from .store_snapshot import check_place, write_to_store
 from .targets import SnapshotTarget
 
@@ -68,24 +69,32 @@ _KEYS = pa.schema([("key", pa.binary()), ("offset", pa.int64()), ("valueSize", p
 
 def buckets_of(of: Round, at_once: int = 1) -> Buckets:
     """Return the number of buckets for a cluster that runs `at_once` tasks at a time. The result does not depend on it."""
-    rows = sum(
-        min(split.up_to_offset - split.from_offset, (split.end - split.start) // MIN_RECORD_BYTES)
-        for split in (task.split for task in of.tasks)
-    )
+    rows = sum(rows_at_most(task.split) for task in of.tasks)
     rows += sum(rows_of_file(path, of.objects) for path in of.written)
-    return buckets_for(rows * NEWEST.itemsize, work_count(of), ROWS_A_BUCKET * NEWEST.itemsize, at_once)
+    return buckets_for(rows * NEWEST.itemsize, len(of.pieces), ROWS_A_BUCKET * NEWEST.itemsize, at_once)
 
 
-def work_count(of: Round) -> int:
-    """Return the number of pieces of work in which keys are found."""
-    return len(of.tasks) + len(of.written)
+def rows_at_most(split: Split) -> int:
+    """Return a bound of the number of records."""
+    return min(split.up_to_offset - split.from_offset, (split.end - split.start) // MIN_RECORD_BYTES)
 
 
-def keys_of(of: Round, number: int) -> Iterator[NewestRows]:
-    """Yield the rows of a piece of work of a round: a part of a log, or a file of the rounds before. See `newest_of`."""
-    if number < len(of.tasks):
-        return newest_of(of.tasks[number], of.first_part + number)
-    return _written_in(of.written[number - len(of.tasks)], of.objects)
+def keys_of(piece: Piece, number: int, objects: ObjectFiles) -> Iterator[NewestRows]:
+    """Yield the rows of a piece of a round's work. See `newest_of`.
+
+    Args:
+        number: The part's number, if it is a part of a log.
+        objects: Files with addresses.
+    """
+    return newest_of(piece, number) if isinstance(piece, Task) else _written_in(piece, objects)
+
+
+def every_key(of: Round, watch: Watch = UNWATCHED) -> Iterator[NewestRows]:
+    """Yield the rows of all pieces of a round's work, in this process."""
+    searched = watch.step("parts searched", len(of.pieces))
+    for number, piece in enumerate(of.pieces, of.first_part):
+        yield from keys_of(piece, number, of.objects)
+        searched(1)
 
 
 def newest_of(task: Task, number: int, *, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[NewestRows]:
@@ -265,17 +274,10 @@ def rounds_here(topic: str, watch: Watch = UNWATCHED) -> RunRound:
 
     def run(of: Round, target: SnapshotTarget) -> Iterator[WrittenPart]:
         watch.begin(topic)
-        searched = watch.step("parts searched", work_count(of))
-        offsets = dict(chosen(_every_key(of, searched), keeps_deleted=of.keeps_deleted))
+        offsets = dict(chosen(every_key(of, watch), keeps_deleted=of.keeps_deleted))
         written = watch.step("parts written", len(offsets))
         for part, found in offsets.items():
             yield write_part(of.tasks[part - of.first_part], part, found, target, attempt="local")
             written(1)
 
     return run
-
-
-def _every_key(of: Round, searched: Add) -> Iterator[NewestRows]:
-    for number in range(work_count(of)):
-        yield from keys_of(of, number)
-        searched(1)

@@ -17,20 +17,19 @@ been written, part by part, or the job fails.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from ...storage.disk import paths
-from ...storage.disk.files import File
 from ...storage.disk.paths import TopicPartition
 from ..errors import CorruptSourceError, SourceChangedError, UsageError
 from ..objects.addresses import is_address
 from ..objects.object_files import ObjectFiles
 from ..source.read_options import MAX_PARTITION_BYTES_DEFAULT
-from ..source.reading import OpenLog, Task, opened
-from ..stores.reading_files import objects_of, status_of
+from ..source.reading import LogReader, OpenLog, Task, without_collector
+from ..stores.reading_files import objects_of
 from ..stores.segment_files import pause_between_looks
 from ..stores.store import Store
 from ..stores.stores import Stores
@@ -44,31 +43,8 @@ WAITS_MAX = 500
 """Number of waits for a high watermark, 10 s in all: a running Apache Kafka writes it every 5 s."""
 
 
-class Seal(NamedTuple):
-    """Identity of a log file, to check that it is still the one that was planned."""
-
-    path: str
-    inode: int
-    size_bytes: int
-    changed_ns: int | None
-    """Change time; None for a log's last segment, which may still grow."""
-
-    @classmethod
-    def from_file(cls, path: str, file: File, *, is_last: bool) -> Seal:
-        found = status_of(file)
-        return cls(path, found.st_ino, found.st_size, None if is_last else found.st_ctime_ns)
-
-    def holds(self) -> bool:
-        """Return whether the file is unchanged.
-
-        Inodes are not compared where times suffice, as some mounts generate new ones.
-        """
-        with suppress(FileNotFoundError):
-            found = os.stat(self.path)
-            if self.changed_ns is None:
-                return found.st_ino == self.inode and found.st_size >= self.size_bytes
-            return (found.st_size, found.st_ctime_ns) == (self.size_bytes, self.changed_ns)
-        return False
+Piece = Task | str
+"""A part of a log, or a file of the rounds before."""
 
 
 class RoundEnd(NamedTuple):
@@ -87,8 +63,6 @@ class Round:
     """Number of its first task's part. Those of the rounds before are lower."""
     tasks: tuple[Task, ...]
     ends: Mapping[TopicPartition, RoundEnd]
-    seals: tuple[Seal, ...]
-    """Seals of all segments that it reads."""
     sees_all: bool
     """Whether it ends after all records that a cleaner may have used; see `_sees_all`."""
     written: tuple[str, ...]
@@ -99,12 +73,24 @@ class Round:
     objects: ObjectFiles
     """Files with addresses, not on this machine's file systems."""
 
+    @property
+    def pieces(self) -> Sequence[Piece]:
+        """All pieces of work in which keys are found."""
+        return (*self.tasks, *self.written)
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be sent to tasks: each would load all pieces. Rows bring a task its own."""
+        raise TypeError("a round stays on the driver")
+
     def is_undisturbed(self) -> bool:
         """Return whether nothing was removed since it began."""
-        of_objects = [(seal.path, seal.inode) for seal in self.seals if is_address(seal.path)]
-        return all(seal.holds() for seal in self.seals if not is_address(seal.path)) and self.objects.are_still(
-            of_objects
-        )
+        splits = {task.split.log_path: task.split for task in self.tasks}  # the last part of each segment
+        of_objects = [(path, split.inode) for path, split in splits.items() if is_address(path)]
+        with suppress(FileNotFoundError):
+            return all(
+                split.is_of(os.stat(path)) for path, split in splits.items() if not is_address(path)
+            ) and self.objects.are_still(of_objects)
+        return False
 
 
 class WrittenPart(NamedTuple):
@@ -130,21 +116,19 @@ RunRound = Callable[[Round, SnapshotTarget], Iterable[WrittenPart]]
 
 def first_round(
     store: Store | Stores,
-    topic: str,
-    partition: int | None = None,
+    partitions: Sequence[TopicPartition],
     since: Mapping[TopicPartition, RoundEnd] | None = None,
 ) -> Round:
-    """Return the round of all committed data of a topic, in parts; or of the data after these ends.
+    """Return the round of all committed data of these partitions, in parts; or of the data after these ends.
 
     Args:
         since: Ends of an earlier snapshot.
 
     Raises:
-        UsageError: A log does not exist.
+        UsageError: A log of the earlier snapshot does not exist.
         CorruptSourceError: A log cannot be opened.
         SourceChangedError: A log was deleted.
     """
-    partitions = store.topic_partitions(topic, partition)
     if gone := sorted(set(since or ()) - set(partitions)):
         raise UsageError(f"{store.data_dir} has no log of {gone[0]}, which is in the earlier snapshot")
     return _round(store, partitions, since or {}, 0, (), keeps_deleted=since is not None, is_first=True)
@@ -172,44 +156,34 @@ def _round(
     is_first: bool = False,
 ) -> Round:
     tasks: list[Task] = []
-    seals: list[Seal] = []
     ends: dict[TopicPartition, RoundEnd] = {}
     log_starts: dict[TopicPartition, int] = {}
     sees_all = True
-    for tp in partitions:
-        with opened(store, tp, committed=True) as log:
-            end = ends[tp] = RoundEnd(log.log.topic_id, log.end_offset)
-            log_starts[tp] = log.start_offset
-            start = begins.get(tp, RoundEnd(end.topic_id, log.start_offset))
-            is_unknown = is_first and start.topic_id is None  # a server stores it at its next start
-            if (end.topic_id != start.topic_id and not is_unknown) or end.offset < start.offset:
-                raise SourceChangedError(
-                    f"{tp}: its end was truncated, or its topic was recreated, since the first read"
-                )
-            from_offset = max(start.offset, log.start_offset)
-            tasks += log.tasks(from_offset, end.offset, max_bytes=MAX_PART_BYTES, since_ms=None)
-            seals += _seals(log, from_offset)
-            sees_all = sees_all and _sees_all(log)
+    logs = LogReader(store, committed=True)
+    with without_collector():
+        for tp in partitions:
+            with logs.opened(tp, from_offset=begins[tp].offset if tp in begins else 0) as log:
+                end = ends[tp] = RoundEnd(log.log.topic_id, log.end_offset)
+                log_starts[tp] = log.start_offset
+                start = begins.get(tp, RoundEnd(end.topic_id, log.start_offset))
+                is_unknown = is_first and start.topic_id is None  # a server stores it at its next start
+                if (end.topic_id != start.topic_id and not is_unknown) or end.offset < start.offset:
+                    raise SourceChangedError(
+                        f"{tp}: its end was truncated, or its topic was recreated, since the first read"
+                    )
+                from_offset = max(start.offset, log.start_offset)
+                tasks += log.tasks(from_offset, end.offset, max_bytes=MAX_PART_BYTES, since_ms=None)
+                sees_all = sees_all and _sees_all(log)
     return Round(
         first_part=first_part,
         tasks=tuple(tasks),
         ends=ends,
-        seals=tuple(seals),
         sees_all=sees_all,
         written=tuple(written),
         log_starts=log_starts,
         keeps_deleted=keeps_deleted,
         objects=objects_of(store.stores[0].files),
     )
-
-
-def _seals(log: OpenLog, start: int) -> Iterator[Seal]:
-    """Yield seals of the segments with the offsets from `start` up to the readable end."""
-    segments = log.log.segments
-    for segment, following in zip(segments, [*segments[1:], None], strict=True):
-        if segment.base_offset < log.end_offset and (following is None or following.base_offset > start):
-            path = paths.log_path(segment.directory, segment.base_offset)
-            yield Seal.from_file(path, segment.log_file, is_last=following is None)
 
 
 def _sees_all(log: OpenLog) -> bool:
@@ -239,7 +213,7 @@ def run_rounds(
     """
     tasks: list[Task] = []
     disturbed = waits = 0
-    first = now = first_round(store, topic, partition, since)
+    first = now = first_round(store, store.topic_partitions(topic, partition), since)
     while disturbed < ROUNDS_MAX and waits < WAITS_MAX:
         found = list(run(now, target)) if now.tasks else []
         for each in found:

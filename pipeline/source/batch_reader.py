@@ -11,7 +11,7 @@ from ..records.batch_window import Damage
 from .data_source_api import DataSourceReader, Filter, InputPartition
 from .push_down import Narrowing
 from .read_options import ReadOptions
-from .reading import Task, offset_range, opened, partitions_of
+from .reading import LogReader, Task, offset_range, partitions_of, without_collector
 from .split_reader import Wanted, fail_fast, read_split
 
 NAMED_DAMAGES_MAX = 20
@@ -37,7 +37,8 @@ class BatchReader(DataSourceReader):
         self.narrowing = Narrowing()
 
     def partitions(self) -> list[InputPartition]:
-        return [SplitPartition(task) for task in tasks(self.options, self.narrowing)]
+        with without_collector():
+            return [SplitPartition(task) for task in tasks(self.options, self.narrowing)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, SplitPartition):
@@ -57,10 +58,11 @@ class PushDownReader(BatchReader):
 def tasks(options: ReadOptions, narrowing: Narrowing) -> Iterator[Task]:
     """Yield the splits of all partitions."""
     store, chosen = partitions_of(options)
+    logs = LogReader(store, committed=options.is_committed)
     for tp in chosen:
         if narrowing.excludes(tp):
             continue
-        with opened(store, tp, committed=options.is_committed) as log:
+        with logs.opened(tp) as log:
             from_offset, up_to_offset = offset_range(options, log)
             from_offset = max(from_offset, narrowing.from_offset)
             up_to_offset = min(up_to_offset, narrowing.up_to_offset)

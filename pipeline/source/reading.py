@@ -9,13 +9,17 @@ are never shown.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
+from functools import cache
 from typing import NamedTuple
 
+import numpy as np
+
 from ...storage.disk import paths
-from ...storage.disk.paths import TopicPartition
+from ...storage.disk.paths import OFFSET_MAX, TopicPartition
 from ...storage.segment.index import AbortedTxn
 from ..errors import UsageError
 from ..objects.addresses import is_address, normalize
@@ -49,9 +53,19 @@ class OpenLog(NamedTuple):
 
     def tasks(self, from_offset: int, up_to_offset: int, *, max_bytes: int, since_ms: int | None) -> Iterator[Task]:
         """Yield the tasks for an offset range."""
-        for split in self.log.splits(from_offset, up_to_offset, max_bytes=max_bytes, since_ms=since_ms):
-            own = [txn for txn in self.aborted if txn.first_offset < split.up_to_offset]
-            yield Task(split, tuple(txn for txn in own if txn.last_offset >= split.from_offset))
+        splits = self.log.splits(from_offset, up_to_offset, max_bytes=max_bytes, since_ms=since_ms)
+        if not self.aborted:
+            for split in splits:
+                yield Task(split, ())
+            return
+        aborted = sorted(self.aborted, key=lambda txn: txn.last_offset)
+        lasts = np.array([txn.last_offset for txn in aborted])
+        firsts = np.array([txn.first_offset for txn in aborted])
+        earliest = np.minimum.accumulate(firsts[::-1])[::-1]  # of each transaction and all later ones
+        for split in splits:
+            start, end = lasts.searchsorted(split.from_offset), earliest.searchsorted(split.up_to_offset)
+            own = start + np.flatnonzero(firsts[start:end] < split.up_to_offset)
+            yield Task(split, tuple(aborted[number] for number in own))
 
 
 def partitions_of(
@@ -65,20 +79,9 @@ def partitions_of(
     Raises:
         UsageError: The directory does not exist, has no partitions, or lacks one that is named.
     """
-    files = ReadingFiles(options.fs) if files is None else files
-    path = (
-        normalize(options.path)
-        if is_address(options.path) and "," not in options.path
-        else os.path.abspath(options.path)
-    )
-    store: Store | Stores
-    parent, _, name = path.rpartition("/")
-    own = paths.parse_partition_dir(name)
-    if isinstance(own, TopicPartition) and not parent.endswith(":/") and _is_log(files, path):
-        store, found = Store(parent or "/", files), [own]
-    else:
-        store = opened_store(options.path, files)
-        found = store.topic_partitions()
+    path = _path_of(options)
+    store, own = _store_of(options, path, files)
+    found = store.topic_partitions() if own is None else [own]
     if not found:
         raise UsageError(f"{path} has no partition directories: it is not a data directory")
     for topic in sorted((options.topics or frozenset()) - {tp.topic for tp in found}):
@@ -102,53 +105,128 @@ def partitions_of(
     return store, chosen
 
 
+def store_of(options: ReadOptions) -> Store | Stores:
+    """Return the store of `partitions_of`, without a look at its partitions."""
+    return _store_of(options, _path_of(options))[0]
+
+
+def _path_of(options: ReadOptions) -> str:
+    is_one = is_address(options.path) and "," not in options.path
+    return normalize(options.path) if is_one else os.path.abspath(options.path)
+
+
+def _store_of(
+    options: ReadOptions, path: str, files: ReadingFiles | None = None
+) -> tuple[Store | Stores, TopicPartition | None]:
+    """Return the store, and the partition if the path is that of a log."""
+    files = ReadingFiles(options.fs) if files is None else files
+    parent, _, name = path.rpartition("/")
+    own = paths.parse_partition_dir(name)
+    if isinstance(own, TopicPartition) and not parent.endswith(":/") and _is_log(files, path):
+        return Store(parent or "/", files), own
+    return opened_store(options.path, files), None
+
+
 def _is_log(files: ReadingFiles, path: str) -> bool:
     """Return whether this is a partition's directory. Below a layout's root such a name may also be a prefix."""
     return files.is_dir(path) and (layout_of(path) is None or any(map(paths.parse_segment_name, files.list(path))))
 
 
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Make a plan: up to a million objects without cycles, all of which Python's garbage collector would visit several times."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 Tails = MutableMapping[TopicPartition, Tail]
 
 
-@contextmanager
-def opened(
-    store: Store | Stores,
-    tp: TopicPartition,
-    *,
-    committed: bool,
-    tails: Tails | None = None,
-    from_offset: int = 0,
-) -> Iterator[OpenLog]:
-    """Open one partition. Errors are those of `PartitionLog`, and of `Stores.store_of`.
+class Bounds(NamedTuple):
+    """Start and end of the data that an isolation level shows, and the state of the files from which they follow."""
 
-    Args:
-        tails: Tails of the last time, updated for the next.
-        from_offset: With tails, the first offset to read.
-    """
-    store = store.store_of(tp)
-    if is_address(store.data_dir):  # segments of tiered storage may overlap, and each look at a tail costs a request
-        tails = None
-    high_watermark = None
-    if _has_high_watermarks(store):
-        high_watermark = store.checkpoint(paths.REPLICATION_CHECKPOINT).get(tp, 0)
-    log = PartitionLog(
-        store.directory_of(tp),
-        tp,
-        log_start_offset=store.checkpoint(paths.LOG_START_CHECKPOINT).get(tp, 0),
-        high_watermark=high_watermark,
-        durable_end_offset=store.checkpoint(paths.RECOVERY_POINT_CHECKPOINT).get(tp),
-        files=store.files,
-        follows=tails is not None,
-        tail=None if tails is None else tails.pop(tp, None),
-        from_offset=from_offset,
-    )
-    try:
-        end_offset, aborted = log.transactions() if committed else (log.readable_end_offset, [])
-        if tails is not None and (tail := log.tail) is not None:
-            tails[tp] = tail
-        yield OpenLog(log, end_offset, aborted)
-    finally:
-        log.close()
+    start_offset: int
+    end_offset: int
+    files: object
+
+
+class LogReader:
+    """Opens the logs of a store, one after the other. It reads each checkpoint once: its caller makes a new one for a new look."""
+
+    def __init__(self, store: Store | Stores, *, committed: bool, tails: Tails | None = None) -> None:
+        """
+        Args:
+            tails: Tails of the last time, updated for the next.
+        """
+        self._store = store
+        self._committed = committed
+        self._tails = tails
+        self._checkpoint = cache(Store.checkpoint)
+        self._has_high_watermarks = cache(_has_high_watermarks)
+
+    @contextmanager
+    def opened(self, tp: TopicPartition, *, from_offset: int = 0) -> Iterator[OpenLog]:
+        """Open one partition. Errors are those of `PartitionLog`, and of `Stores.store_of`.
+
+        Args:
+            from_offset: The first offset to read.
+        """
+        store = self._store.store_of(tp)
+        assert isinstance(store.files, ReadingFiles)
+        # Segments of tiered storage may overlap, and each look at a tail costs a request.
+        tails = None if is_address(store.data_dir) else self._tails
+        high_watermark = None
+        if self._has_high_watermarks(store):
+            high_watermark = self._checkpoint(store, paths.REPLICATION_CHECKPOINT).get(tp, 0)
+        log = PartitionLog(
+            store.directory_of(tp),
+            tp,
+            log_start_offset=self._checkpoint(store, paths.LOG_START_CHECKPOINT).get(tp, 0),
+            high_watermark=high_watermark,
+            durable_end_offset=self._checkpoint(store, paths.RECOVERY_POINT_CHECKPOINT).get(tp),
+            files=store.files,
+            committed=self._committed,
+            follows=tails is not None,
+            tail=None if tails is None else tails.pop(tp, None),
+            from_offset=from_offset,
+        )
+        try:
+            end_offset, aborted = log.transactions() if self._committed else (log.readable_end_offset, [])
+            if tails is not None and (tail := log.tail) is not None:
+                tails[tp] = tail
+            yield OpenLog(log, end_offset, aborted)
+        finally:
+            log.close()
+
+    def bounds(self, tp: TopicPartition, before: Bounds | None) -> Bounds:
+        """Return a log's bounds; those of an earlier look if nothing in its directory has changed since. Errors as of `opened`."""
+        store = self._store.store_of(tp)
+        files = None if is_address(store.data_dir) else self._state(store, tp)
+        if before is not None and files is not None and files == before.files:
+            return before
+        with self.opened(tp, from_offset=OFFSET_MAX) as log:
+            return Bounds(log.start_offset, log.end_offset, files)
+
+    def _state(self, store: Store, tp: TopicPartition) -> object:
+        """Return what every change of a log changes: the names, the last log file, and the checkpoints."""
+        directory = store.directory_of(tp)
+        try:
+            names = store.files.list(directory)
+            last = max((name for name in names if name.endswith(paths.LOG)), default="")
+            status = os.stat(paths.join(directory, last))
+        except FileNotFoundError:
+            return None
+        checkpoints = [self._checkpoint(store, name).get(tp) for name in _CHECKPOINTS]
+        # A hash, as a stream of thousands of partitions would keep millions of names.
+        return hash("\n".join(names)), status.st_ino, status.st_size, status.st_ctime_ns, checkpoints
+
+
+_CHECKPOINTS = (paths.REPLICATION_CHECKPOINT, paths.LOG_START_CHECKPOINT, paths.RECOVERY_POINT_CHECKPOINT)
 
 
 def _has_high_watermarks(store: Store) -> bool:

@@ -102,7 +102,7 @@ def _find_segments(split: Split) -> Iterator[tuple[Split, LogSegment]]:
                 f"{split.log_path} was replaced or deleted: the copy was changed while it was read"
             )
         looks += 1
-        log = PartitionLog(split.directory, split.of, files=split.files)
+        log = PartitionLog(split.directory, split.of, files=split.files, committed=False, from_offset=part.from_offset)
         try:
             if log.topic_id != split.topic_id:
                 raise SourceChangedError(
@@ -126,8 +126,7 @@ def _opened(split: Split) -> LogSegment | None:
     except FileNotFoundError:
         return None
     file = segment.log_file
-    is_planned = status_of(file).st_ino == split.inode and file.size() >= split.end
-    if is_planned and file.read_at(split.start, len(split.first_header)) == split.first_header:
+    if split.is_of(status_of(file)) and file.read_at(split.start, len(split.first_header)) == split.first_header:
         return segment
     file.close()
     return None

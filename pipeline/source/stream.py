@@ -12,17 +12,14 @@ Before PySpark 4.2 Spark passes a stream neither its position nor a limit: it re
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import pyarrow as pa
 
-from ...storage.disk.paths import OFFSET_MAX, TopicPartition
+from ...storage.disk.paths import TopicPartition
 from ..errors import UsageError
 from ..stores.log_tails import Tail
 from ..stores.reading_files import ReadingFiles
-from ..stores.store import Store
-from ..stores.stores import Stores
 from .batch_reader import SplitPartition, read_task
 from .data_source_api import (
     HAS_READ_LIMITS,
@@ -34,7 +31,7 @@ from .data_source_api import (
     SupportsTriggerAvailableNow,
 )
 from .read_options import LATEST, ReadOptions, by_partition
-from .reading import OpenLog, opened, partitions_of, starting_offset, within
+from .reading import Bounds, LogReader, partitions_of, starting_offset, within
 
 Offsets = dict[TopicPartition, int]
 Json = dict[str, dict[str, int]]
@@ -62,15 +59,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Offsets that were returned last, for a Spark that does not pass the stream's position."""
         self._files = files
         self._tails: dict[TopicPartition, Tail] = {}
+        self._bounds: dict[TopicPartition, Bounds] = {}
+        """Bounds as of the last look."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_tails": {}}  # tasks do not need them
+        return self.__dict__ | {"_tails": {}, "_bounds": {}}  # tasks do not need them
 
     def initialOffset(self) -> Json:
         store, chosen = partitions_of(self.options, self._files)
+        logs = LogReader(store, committed=self.options.is_committed)
         found: Offsets = {}
         for tp in chosen:
-            with opened(store, tp, committed=self.options.is_committed) as log:
+            with logs.opened(tp) as log:
                 found[tp] = starting_offset(self.options, log, default=LATEST)
         return as_json(found)
 
@@ -79,16 +79,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = {tp: end for tp, (_, end) in self._bounds().items()}
+        self._target = {tp: each.end_offset for tp, each in self._look().items()}
 
     def reportLatestOffset(self) -> Json:
-        return as_json({tp: end for tp, (_, end) in self._bounds().items()})
+        return as_json({tp: each.end_offset for tp, each in (self._bounds or self._look()).items()})
 
     def latestOffset(self, start: Json | None = None, limit: ReadLimit | None = None) -> Json:
         starts = self._reached if start is None else by_partition(start)
-        bounds = self._bounds()
-        begins = {tp: starts.get(tp, first) for tp, (first, _) in bounds.items()}
-        ends = {tp: end for tp, (_, end) in bounds.items()}
+        bounds = self._look()
+        begins = {tp: starts.get(tp, each.start_offset) for tp, each in bounds.items()}
+        ends = {tp: each.end_offset for tp, each in bounds.items()}
         if self._target is not None:
             ends = {tp: min(ends[tp], self._target.get(tp, begins[tp])) for tp in ends}
         # Offsets never go back: a truncated log is an error of the next batch, not a reason to read records again.
@@ -100,16 +100,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
         starts, ends = by_partition(start), by_partition(end)
+        due = {tp: end_offset for tp, end_offset in ends.items() if starts.get(tp, -1) < end_offset}
+        if not due:
+            return []
         store, chosen = partitions_of(self.options, self._files)
+        there = frozenset(chosen)
+        logs = LogReader(store, committed=self.options.is_committed, tails=self._tails)
         found: list[InputPartition] = []
-        for tp, end_offset in ends.items():
-            if starts.get(tp, -1) >= end_offset:
-                continue
-            if tp not in chosen:
+        for tp, end_offset in due.items():
+            if tp not in there:
                 if self.options.fail_on_data_loss:
                     raise UsageError(f"{tp} not found, of which offsets {starts.get(tp, 0)} to {end_offset} are due")
                 continue
-            with self._opened(store, tp, from_offset=starts.get(tp, 0)) as log:
+            with logs.opened(tp, from_offset=starts.get(tp, 0)) as log:
                 from_offset = within(self.options, log, starts.get(tp, log.start_offset), "the stream's checkpoint")
                 up_to_offset = within(self.options, log, end_offset, "the stream's checkpoint")
                 found += [
@@ -125,20 +128,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return iter(())
         return read_task(partition.task, self.options, self.schema)
 
-    def _bounds(self) -> dict[TopicPartition, tuple[int, int]]:
-        """Return the start and end of each log."""
+    def _look(self) -> dict[TopicPartition, Bounds]:
+        """Return the bounds of each log."""
         store, chosen = partitions_of(self.options, self._files)
-        found = {}
-        for tp in chosen:
-            with self._opened(store, tp, from_offset=OFFSET_MAX) as log:
-                found[tp] = (log.start_offset, log.end_offset)
-        return found
-
-    def _opened(
-        self, store: Store | Stores, tp: TopicPartition, *, from_offset: int
-    ) -> AbstractContextManager[OpenLog]:
-        committed = self.options.is_committed
-        return opened(store, tp, committed=committed, tails=self._tails, from_offset=from_offset)
+        logs = LogReader(store, committed=self.options.is_committed, tails=self._tails)
+        self._bounds = {tp: logs.bounds(tp, self._bounds.get(tp)) for tp in chosen}
+        return self._bounds
 
 
 def share(begins: Offsets, ends: Offsets, offsets_max: int) -> Offsets:

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from ...storage.disk.files import Buffer
 from .tasks import Batches, Task, mapped
@@ -71,6 +72,16 @@ class BlobRows:
             columns = (column.to_pylist() for column in batch.columns[:-1])
             for *numbers, data in zip(*columns, batch.columns[-1], strict=True):
                 yield tuple(numbers), memoryview(data.as_buffer())
+
+    def frame(self, spark: SparkSession, rows: Iterable[tuple[Sequence[int], Buffer]]) -> DataFrame:
+        """Return a frame of rows that the driver has. `exchanged` brings each to its task.
+
+        So a task receives its part of a plan. A closure with the plan would be loaded whole by every task.
+        """
+        table = pa.Table.from_batches(self.rows(rows), self.schema)
+        if hasattr(type(spark), "dataSource"):  # from PySpark 4.0 on
+            return spark.createDataFrame(table)
+        return spark.createDataFrame(table.to_pandas(), from_arrow_schema(self.schema))
 
     def exchanged(self, frame: DataFrame, task: Task | None, partitions: int) -> DataFrame:
         """Run the task on the frame and return its rows, each in the partition of its `task`.

@@ -11,15 +11,16 @@ file is missing, stale or preallocated, it is rebuilt in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
 from ...protocol.errors import CorruptRecordError
 from ...protocol.records import HEADER_BYTES, RecordBatch
 from ...storage.disk import paths
-from ...storage.disk.files import File, Files
+from ...storage.disk.files import File
 from ...storage.disk.paths import OFFSET_MAX, TopicPartition
 from ...storage.produce import producer_snapshots
 from ...storage.produce.producers import ProducerStates
@@ -30,39 +31,79 @@ from ..errors import SourceChangedError
 from ..objects.addresses import is_address
 from ..objects.tiered import layout_of
 from .log_tails import Tail
-from .reading_files import ReadingFiles, status_of, told_apart_by
-from .segment_files import open_segments, pause_between_looks, source_errors
-from .segment_names import first_base_offset, topic_id_in
+from .reading_files import FileStatus, ReadingFiles, status_of
+from .segment_files import (
+    FoundSegments,
+    find_segments,
+    open_segment,
+    pause_between_looks,
+    source_errors,
+)
+from .segment_names import topic_id_in
 from .txn_indexes import complete_txn_indexes
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
-    """A part of one segment, from one batch start to another: the work of one task."""
+class LogPlace(NamedTuple):
+    """A partition's directory, as all splits of its log know it."""
 
     of: TopicPartition
     directory: str
+    topic_id: bytes | None
+    """Id of the topic at the time; see `topic_id_in`."""
+    files: ReadingFiles
+    """Files with which a reader opens the log."""
+
+
+class Split(NamedTuple):
+    """A part of one segment, from one batch start to another: the work of one task."""
+
+    place: LogPlace
     segment_base_offset: int
     segment_end_offset: int
     """Start of the next segment; OFFSET_MAX if this one is the last."""
-    topic_id: bytes | None
-    """Id of the topic at the time; see `topic_id_in`."""
     inode: int
-    """Inode of the log file when the split was made; for an object its substitute (`objects.ranges.Status`)."""
+    """Inode of the log file when the split was made; of an object its substitute (`objects.ranges.Status`)."""
+    size_bytes: int
+    """Size of the whole log file then."""
+    changed_ns: int | None
+    """Change time of the log file then; None for a log's last segment, which may still grow."""
     first_header: bytes
-    """Header of the batch at `start`, as an inode may have been reused for another file since."""
+    """Header of the batch at `start` in a last segment, as an inode may have been reused; empty in others and in objects."""
     start: int
     end: int
     """Bytes of the log file: from inclusive, to exclusive."""
     from_offset: int
     up_to_offset: int
     """Offsets to read, from inclusive, to exclusive: this part's share of the wanted range."""
-    files: Files = field(default_factory=ReadingFiles, compare=False, repr=False)
-    """Files with which the reader opens the log."""
+
+    @property
+    def of(self) -> TopicPartition:
+        return self.place.of
+
+    @property
+    def directory(self) -> str:
+        return self.place.directory
+
+    @property
+    def topic_id(self) -> bytes | None:
+        return self.place.topic_id
+
+    @property
+    def files(self) -> ReadingFiles:
+        return self.place.files
 
     @property
     def log_path(self) -> str:
         return paths.log_path(self.directory, self.segment_base_offset)
+
+    def is_of(self, status: FileStatus) -> bool:
+        """Return whether this is still the log file that the split was made of, apart from `first_header`.
+
+        Inodes are not compared where times suffice, as some mounts generate new ones.
+        """
+        if self.changed_ns is None:
+            return status.st_ino == self.inode and status.st_size >= self.end
+        return (status.st_size, status.st_ctime_ns) == (self.size_bytes, self.changed_ns)
 
 
 class PartitionLog:
@@ -76,44 +117,48 @@ class PartitionLog:
         log_start_offset: int = 0,
         high_watermark: int | None = None,
         durable_end_offset: int | None = None,
-        files: Files | None = None,
+        files: ReadingFiles | None = None,
+        committed: bool = True,
         follows: bool = False,
         tail: Tail | None = None,
         from_offset: int = 0,
         pause: Callable[[], None] = pause_between_looks,
     ) -> None:
-        """Open the segments and find the end of the readable data.
+        """Find the segments and the end of the readable data.
 
         Args:
             log_start_offset: From the checkpoint; the first segment's base offset if that is higher.
             high_watermark: Records above it must not be read yet; None if every whole batch is committed.
             durable_end_offset: End of data known to be whole, with its indexes: a last segment that ends before it is
                 damaged, not torn. None if unknown.
+            committed: Set if the caller calls `transactions`.
             follows: Set if the caller reads `tail`, and not `undecided_offset`.
-            tail: That of an earlier look. If it is still in the log, segments are opened only as far back as it and
-                `from_offset` need.
-            from_offset: The first offset to read.
+            tail: That of an earlier look.
+            from_offset: The first offset to read: earlier segments are not looked at.
             pause: See `open_segments`, also for the errors.
         """
         self.directory = directory
         self.of = of
-        self._files: Files = ReadingFiles() if files is None else files
+        self._files = ReadingFiles() if files is None else files
         self.topic_id = topic_id_in(self._files, directory)
+        self._place = LogPlace(of, directory, self.topic_id, self._files)
+        self._committed = committed
         self._follows = follows
+        self._pause = pause
         self._producers: ProducerStates | None = None
         self._unwritten: tuple[AbortedTxn, ...] = ()
-        self.segments, self._before = self._opened(tail, from_offset, pause)
+        looked, self._before = self._look(tail, from_offset)
+        self._base_offsets, self._statuses, self.segments = looked[1:]
         self._durable_end_offset = durable_end_offset
         self.torn_bytes = 0
         """Size of an incompletely written batch at the end of the last segment."""
         try:
-            first = self.segments[0].base_offset if self._before is None else first_base_offset(self._files, directory)
             self.log_end_offset = self._find_end(durable_end_offset or 0)
         except BaseException:
             self.close()
             raise
         """Offset after the last whole batch."""
-        self.log_start_offset = max(log_start_offset, first)
+        self.log_start_offset = max(log_start_offset, looked.first_base_offset)
         self.undecided_offset = self.log_end_offset
         """Start of the first transaction that is open at the log's end; set by `transactions`."""
         self.readable_end_offset = self.log_end_offset
@@ -121,20 +166,27 @@ class PartitionLog:
         if high_watermark is not None:
             self.readable_end_offset = max(self.log_start_offset, min(high_watermark, self.log_end_offset))
 
-    def _opened(
-        self, tail: Tail | None, from_offset: int, pause: Callable[[], None]
-    ) -> tuple[list[LogSegment], Tail | None]:
-        """Open the segments; returns them, and the tail if it is still in the log."""
+    def _look(self, tail: Tail | None, from_offset: int) -> tuple[FoundSegments, Tail | None]:
+        """Find the segments; returns them, and the tail if it is still in the log."""
         if tail is not None and tail.topic_id == self.topic_id:
-            from_offset = min(from_offset, tail.last_offset)
-            segments = open_segments(self._files, self.directory, from_offset=from_offset, pause=pause)
-            if tail.is_in(segments):
-                for segment in segments:
+            looked = self._find(min(from_offset, tail.last_offset), tail.last_offset)
+            if tail.is_in(looked.opened):
+                for segment in looked.opened:
                     tail.add_to_index(segment)
-                return segments, tail
-            for segment in segments:
+                return looked, tail
+            for segment in looked.opened:
                 segment.log_file.close()
-        return open_segments(self._files, self.directory, pause=pause), None
+        return self._find(from_offset, OFFSET_MAX), None
+
+    def _find(self, from_offset: int, opens_from: int) -> FoundSegments:
+        return find_segments(
+            self._files,
+            self.directory,
+            from_offset=from_offset,
+            opens_from=opens_from,
+            opens_aborted=self._committed,
+            pause=self._pause,
+        )
 
     @property
     def tail(self) -> Tail | None:
@@ -153,6 +205,7 @@ class PartitionLog:
         Raises:
             CorruptSourceError: A batch before that offset cannot be read.
         """
+        self._open_from(0)
         with source_errors(self.segments):
             for segment in self.segments:
                 if segment.largest_timestamp_ms >= timestamp_ms:
@@ -191,6 +244,7 @@ class PartitionLog:
                 now_ms=None,
                 tidies=False,
             )
+            self._open_from(producers.end_offset)
         # A marker above the high watermark decides nothing yet.
         complete_txn_indexes(producers, self.segments, self.readable_end_offset)
         unstable = producers.first_unstable_offset
@@ -202,6 +256,19 @@ class PartitionLog:
                 self.undecided_offset = producers.first_unstable_offset
         stable_end = self.readable_end_offset if unstable is None else min(unstable, self.readable_end_offset)
         return max(stable_end, self.log_start_offset), self._aborted()
+
+    def _open_from(self, offset: int) -> None:
+        """Open the segment with this offset and all later ones."""
+        opened = {segment.base_offset for segment in self.segments}
+        bases = self._base_offsets
+        if bases[0] <= offset and opened.issuperset(bases[bisect_right(bases, offset) - 1 :]):
+            return
+        for segment in self._find(offset, offset).opened:
+            if segment.base_offset in opened or segment.base_offset > bases[-1]:
+                segment.log_file.close()
+            else:
+                self.segments.append(segment)
+        self.segments.sort(key=lambda segment: segment.base_offset)
 
     def _aborted(self) -> list[AbortedTxn]:
         aborted = {txn.last_offset: txn for txn in self._unwritten}
@@ -218,62 +285,92 @@ class PartitionLog:
         Args:
             since_ms: Segments whose largest timestamp is lower may be left out.
         """
-        for segment, following in zip(self.segments, [*self.segments[1:], None], strict=True):
-            segment_end = OFFSET_MAX if following is None else following.base_offset
-            first, stop = max(from_offset, segment.base_offset), min(up_to_offset, segment_end)
-            if first >= stop or segment.size_bytes == 0:
+        opened = {segment.base_offset: segment for segment in self.segments}
+        is_tiered = layout_of(self.directory) is not None  # segments of two leaders may overlap
+        bases = self._base_offsets
+        for number in range(max(0, bisect_right(bases, from_offset) - 1), bisect_left(bases, up_to_offset)):
+            base_offset, status = bases[number], self._statuses[number]
+            is_last = number + 1 == len(bases)
+            following = OFFSET_MAX if is_last else bases[number + 1]
+            end, size_bytes = OFFSET_MAX if is_tiered else following, status.st_size
+            is_whole = from_offset <= base_offset and min(following, self.log_end_offset) <= up_to_offset
+            is_whole = is_whole and size_bytes <= max_bytes
+            if is_whole and since_ms is None and not is_last:
+                if size_bytes:
+                    inode, changed_ns = status.st_ino, status.st_ctime_ns
+                    about = (self._place, base_offset, end, inode, size_bytes, changed_ns, b"")
+                    yield Split(*about, 0, size_bytes, base_offset, following)
                 continue
-            if since_ms is not None and _is_earlier(segment, since_ms):
+            first, stop = max(from_offset, base_offset), min(up_to_offset, following)
+            segment = opened.get(base_offset) or self._reopened(base_offset, status)
+            if segment is None:  # the reader looks these offsets up
+                yield Split(self._place, base_offset, end, 0, 0, 0, b"", 0, max_bytes, first, stop)
                 continue
-            yield from self._segment_splits(segment, segment_end, first, stop, max_bytes)
+            if segment.size_bytes and first < stop and (since_ms is None or not _is_earlier(segment, since_ms)):
+                edges, until = [(0, first)], segment.size_bytes
+                if not is_whole:
+                    edges, until = self._edges(segment, first, stop, max_bytes)
+                yield from self._segment_splits(segment, end, [*edges, (until, stop)], is_last=is_last)
+            if base_offset not in opened:
+                segment.log_file.close()
+
+    def _reopened(self, base_offset: int, status: FileStatus) -> LogSegment | None:
+        """Open a segment that was found; None if it was replaced since, and its offsets may end elsewhere."""
+        try:
+            segment = open_segment(self._files, self.directory, base_offset)
+        except FileNotFoundError:
+            return None
+        now = status_of(segment.log_file)
+        if (now.st_size, now.st_ctime_ns) == (status.st_size, status.st_ctime_ns):
+            return segment
+        segment.log_file.close()
+        return None
 
     def _segment_splits(
-        self, segment: LogSegment, segment_end: int, first: int, stop: int, max_bytes: int
+        self, segment: LogSegment, segment_end: int, edges: Sequence[tuple[int, int]], *, is_last: bool
     ) -> Iterator[Split]:
+        """Yield the parts of a segment between these positions and offsets."""
         file = segment.log_file
-        is_whole = first <= segment.base_offset and stop >= min(segment_end, self.log_end_offset)
-        if is_whole and segment.size_bytes <= max_bytes:  # without reading its index
-            yield self._split(segment, segment_end, 0, segment.size_bytes, first, stop)
-            return
-        start = 0
-        with suppress(CorruptRecordError):
-            start = segment.floor_position(first)
-            # Rebuilding an object's index would read all of it here, and the tasks read it again: it stays one task.
-            if segment.size_bytes - segment.offset_index.last_entry[1] > max_bytes and not is_address(self.directory):
-                segment.rebuild_indexes()  # that of the last segment may be only in a broker's memory
-                start = segment.floor_position(first)
-        entries = [(offset, at) for offset, at in segment.offset_index.entries() if at > start]
-        # The batch at the first entry that reaches `stop` may begin below it; the one at the next entry cannot.
-        beyond = [at for offset, at in entries if offset >= stop]
-        end = beyond[1] if len(beyond) > 1 else segment.size_bytes
-        edges = [(start, first)]
-        for (offset, at), following in pairwise((*entries, None)):  # type: ignore[misc]
-            next_at = end if following is None else following[1]
-            if at >= end or next_at - edges[-1][0] <= max_bytes:
-                continue
-            base_offset = _base_offset(file, at, last_offset=offset)
-            if base_offset is not None and edges[-1][1] < base_offset < stop:
-                edges.append((at, base_offset))
-        for (at, from_offset), (until, up_to_offset) in pairwise((*edges, (end, stop))):
-            yield self._split(segment, segment_end, at, until, from_offset, up_to_offset)
+        status = status_of(file)
+        for (start, from_offset), (until, up_to_offset) in pairwise(edges):
+            header = file.read_at(start, HEADER_BYTES) if is_last and not is_address(self.directory) else b""
+            yield Split(
+                self._place,
+                segment.base_offset,
+                segment_end,
+                status.st_ino,
+                status.st_size,
+                None if is_last else status.st_ctime_ns,
+                header,
+                start,
+                until,
+                from_offset,
+                up_to_offset,
+            )
 
-    def _split(
-        self, segment: LogSegment, segment_end: int, start: int, end: int, from_offset: int, up_to_offset: int
-    ) -> Split:
-        return Split(
-            self.of,
-            self.directory,
-            segment.base_offset,
-            segment_end if layout_of(self.directory) is None else OFFSET_MAX,  # segments of two leaders may overlap
-            self.topic_id,
-            status_of(segment.log_file).st_ino,
-            told_apart_by(segment.log_file, start),
-            start,
-            end,
-            from_offset,
-            up_to_offset,
-            self._files,
-        )
+    def _edges(self, segment: LogSegment, first: int, stop: int, max_bytes: int) -> tuple[list[tuple[int, int]], int]:
+        """Return position and first offset of each part of a segment, and the end of the last part, by bisecting its index."""
+        edges, size_bytes = [(0, first)], segment.size_bytes
+        with suppress(CorruptRecordError):
+            edges = [(segment.floor_position(first), first)]
+            # Rebuilding an object's index would read all of it here, and the tasks read it again: it stays one task.
+            if size_bytes - segment.offset_index.last_entry[1] > max_bytes and not is_address(self.directory):
+                segment.rebuild_indexes()  # that of the last segment may be only in a broker's memory
+                edges = [(segment.floor_position(first), first)]
+        offsets, positions = segment.offset_index.columns
+        at = bisect_right(positions, edges[0][0])
+        # The batch at the first entry that reaches `stop` may begin below it; the one at the next entry cannot.
+        until = min(len(positions), bisect_left(offsets, stop - segment.base_offset, at) + 1)
+        end = positions[until] if until < len(positions) else size_bytes
+        while end - edges[-1][0] > max_bytes:
+            at = max(at, bisect_right(positions, edges[-1][0] + max_bytes, at) - 1)
+            if at >= until:
+                break
+            base_offset = _base_offset(segment.log_file, positions[at], segment.base_offset + offsets[at])
+            if base_offset is not None and edges[-1][1] < base_offset < stop:
+                edges.append((positions[at], base_offset))
+            at += 1
+        return edges, end
 
     def _find_end(self, durable_end_offset: int) -> int:
         segment = self.segments[-1]
@@ -325,7 +422,7 @@ def _is_earlier(segment: LogSegment, timestamp_ms: int) -> bool:
         return False
 
 
-def _base_offset(file: File, position: int, *, last_offset: int) -> int | None:
+def _base_offset(file: File, position: int, last_offset: int) -> int | None:
     """Return the base offset of the batch with this last offset, if it begins at `position`."""
     with suppress(CorruptRecordError):
         batch = RecordBatch(file.read_at(position, HEADER_BYTES))

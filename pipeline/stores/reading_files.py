@@ -10,8 +10,9 @@ import errno
 import os
 import resource
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from weakref import ReferenceType, ref
 
@@ -24,6 +25,8 @@ from ..objects.object_files import ObjectFiles
 from ..objects.ranges import ObjectFile, ObjectStatus
 
 CLOSED = -1
+RECENT_NS = 1_000_000_000
+"""Age at which a time can no longer be that of another change; file systems' clocks advance every few milliseconds."""
 DESCRIPTORS_MAX = 1024
 """Limit of shared descriptors. More make no job faster."""
 PART_OF_LIMIT = 4
@@ -221,6 +224,23 @@ class ReadingFiles(OsFiles):
             return self.objects.status(path).st_ctime_ns // 1_000_000
         return super().mtime_ms(path)
 
+    def changed_ns(self, directory: str) -> int | None:
+        """Return when a directory got or lost a name; None for an address, and if another change may have the same time."""
+        if is_address(directory):
+            return None
+        changed_ns = os.stat(directory).st_mtime_ns
+        return changed_ns if time.time_ns() - changed_ns > RECENT_NS else None
+
+    def statuses(self, directory: str, names: Iterable[str]) -> Sequence[FileStatus]:
+        """Return the statuses of files. Raises FileNotFoundError if one does not exist."""
+        if is_address(directory):
+            return [self.objects.status(f"{directory}/{name}") for name in names]
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            return [os.stat(name, dir_fd=descriptor) for name in names]
+        finally:
+            os.close(descriptor)
+
     def rename(self, old: str, new: str) -> None:
         self._refuse(old)
 
@@ -246,7 +266,10 @@ class ReadingFiles(OsFiles):
         raise OSError(errno.EROFS, "opened for reading only", path)
 
 
-def status_of(file: File) -> os.stat_result | ObjectStatus:
+FileStatus = os.stat_result | ObjectStatus
+
+
+def status_of(file: File) -> FileStatus:
     """Return the system's status of an open file, whatever its current name; of an object the one when it was opened."""
     return file.status() if isinstance(file, (LogFile, ObjectFile)) else os.fstat(file.fileno())
 
@@ -254,11 +277,6 @@ def status_of(file: File) -> os.stat_result | ObjectStatus:
 def objects_of(files: Files) -> ObjectFiles:
     """Return the part that opens addresses."""
     return files.objects if isinstance(files, ReadingFiles) else ObjectFiles()
-
-
-def told_apart_by(file: File, position: int) -> bytes:
-    """Return bytes that distinguish a file from a later one with its inode; none for an object, whose time does that."""
-    return b"" if isinstance(file, ObjectFile) else file.read_at(position, HEADER_BYTES)
 
 
 def check_unchanged(file: File) -> None:

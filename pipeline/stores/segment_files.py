@@ -13,8 +13,10 @@ A file shows the size that it had when it was opened, so a growing log does not 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import NamedTuple
 
 from ...protocol.errors import CorruptRecordError
 from ...storage.disk import paths
@@ -23,14 +25,15 @@ from ...storage.segment.index import TransactionIndex
 from ...storage.segment.segment import LogSegment
 from ...storage.topics.config import LogConfig
 from ..errors import CorruptSourceError, SourceChangedError, UsageError
-from .reading_files import ReadingFiles
-from .segment_names import SegmentNames, list_segments
+from .reading_files import FileStatus, ReadingFiles, status_of
+from .segment_names import SegmentNames, list_segments, settled_logs
 
 LOOKS_MAX = 150
 """Limit of attempts for a directory that changes before all of it is open. Each opens only the files replaced since the last
 one."""
 
 _PAUSE_S = 0.02
+_QUICK_LOOKS = 3
 
 
 def pause_between_looks() -> None:
@@ -44,13 +47,11 @@ def open_segments(
     *,
     config: LogConfig | None = None,
     now_ms: int = 0,
-    from_offset: int = 0,
     pause: Callable[[], None] = pause_between_looks,
 ) -> list[LogSegment]:
     """Open all segments, in order, as of one moment; `is_settled` and `was_replaced` describe each of them.
 
     Args:
-        from_offset: See `list_segments`.
         pause: Called between two looks at a directory that has changed.
 
     Raises:
@@ -63,7 +64,7 @@ def open_segments(
         with closed_on_error(held):
             for _ in range(LOOKS_MAX):
                 try:
-                    there = list_segments(files, directory, from_offset=from_offset)
+                    there = list_segments(files, directory)
                     if there and _is_held(there, held):
                         return [held[names.base_offset][1] for names in there]
                     _follow(there, held, files, directory, config or LogConfig(), now_ms)
@@ -80,6 +81,70 @@ def open_segments(
             raise SourceChangedError(f"{directory} was changed in each of {LOOKS_MAX} attempts to open it")
     except FileNotFoundError as error:
         raise deleted_log_error(directory) from error
+
+
+class FoundSegments(NamedTuple):
+    """Segments of a directory as of one moment, of which few are open."""
+
+    first_base_offset: int
+    base_offsets: list[int]
+    """Segments from the wanted offset on, in order."""
+    statuses: Sequence[FileStatus]
+    """Statuses of their log files."""
+    opened: list[LogSegment]
+    """Open segments among them, at least the last one."""
+
+
+def find_segments(
+    files: ReadingFiles,
+    directory: str,
+    *,
+    from_offset: int,
+    opens_from: int,
+    opens_aborted: bool,
+    pause: Callable[[], None] = pause_between_looks,
+) -> FoundSegments:
+    """Find the segments without opening them: a system call each.
+
+    Args:
+        from_offset: Leave out the segments before the one with this offset.
+        opens_from: Open the segment with this offset, and later ones. At least the last one is opened.
+        opens_aborted: Also open segments with an index of aborted transactions.
+        pause: See `open_segments`, also for the errors.
+    """
+    for _ in range(_QUICK_LOOKS):
+        opened: list[LogSegment] = []
+        is_done = False
+        try:
+            changed_ns = files.changed_ns(directory)
+            names = files.list(directory)
+            if not (logs := settled_logs(names)):
+                break
+            bases = [int(name.removesuffix(paths.LOG)) for name in logs]
+            first = max(0, bisect_right(bases, from_offset) - 1)
+            wanted = bases[first:]
+            own = set(wanted[max(0, bisect_right(wanted, opens_from) - 1) :])
+            if opens_aborted and paths.TXN_INDEX in "\n".join(names):
+                known = set(names)
+                own |= {base for base in wanted if paths.segment_file_name(base, paths.TXN_INDEX) in known}
+            statuses = files.statuses(directory, logs[first:])
+            for base_offset in sorted(own):
+                opened.append(open_segment(files, directory, base_offset))
+            is_done = changed_ns is not None and files.changed_ns(directory) == changed_ns
+            is_done = is_done or settled_logs(files.list(directory))[: len(logs)] == logs
+            if is_done:
+                return FoundSegments(bases[0], wanted, statuses, opened)
+        except FileNotFoundError:
+            continue
+        finally:
+            if not is_done:
+                for segment in opened:
+                    segment.log_file.close()
+    opened = open_segments(files, directory, pause=pause)
+    first_base_offset = opened[0].base_offset
+    del opened[: max(0, bisect_right([each.base_offset for each in opened], from_offset) - 1)]
+    statuses = [status_of(segment.log_file) for segment in opened]
+    return FoundSegments(first_base_offset, [segment.base_offset for segment in opened], statuses, opened)
 
 
 def deleted_log_error(directory: str) -> SourceChangedError:

@@ -17,7 +17,7 @@ process in the directory, or for repair after a crash.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -29,6 +29,8 @@ from ...storage.logs.swap import outcome
 from ...storage.segment.segment import LogSegment
 from ...storage.topics.config import LogConfig
 from ..errors import CorruptSourceError
+
+_DIGITS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +59,8 @@ class SegmentNames:
         return not self.suffix and not any(name.endswith(paths.SWAP) for name in self.indexes.values())
 
 
-def list_segments(files: Files, directory: str, *, from_offset: int = 0) -> list[SegmentNames]:
+def list_segments(files: Files, directory: str) -> list[SegmentNames]:
     """Return the segments that a directory has now, in order.
-
-    Args:
-        from_offset: Return only the segment with this offset and later ones. The others' files are not accessed.
 
     Raises:
         FileNotFoundError: It changes during the look, or does not exist.
@@ -89,10 +88,7 @@ def list_segments(files: Files, directory: str, *, from_offset: int = 0) -> list
     places |= {name.removesuffix(paths.SWAP): name for name in found.renamed}
     logs = {name: parsed for name in places if (parsed := paths.parse_segment_name(name)) and parsed.kind == paths.LOG}
     segments = []
-    first = max((each.base_offset for each in logs.values() if each.base_offset <= from_offset), default=0)
     for name, parsed in sorted(logs.items()):
-        if parsed.base_offset < first:
-            continue
         own = {kind: paths.segment_file_name(parsed.base_offset, kind) for kind in paths.SEGMENT_KINDS[1:]}
         of_old = (own[paths.TXN_INDEX], own[paths.TXN_INDEX] + paths.SWAP)
         segments.append(
@@ -107,11 +103,11 @@ def list_segments(files: Files, directory: str, *, from_offset: int = 0) -> list
     return segments
 
 
-def first_base_offset(files: Files, directory: str) -> int:
-    """Return the base offset of a directory's first segment, from names only; 0 if it has none."""
-    parsed = (paths.parse_segment_name(name) for name in files.list(directory))
-    logs = [each for each in parsed if each and each.kind == paths.LOG and each.suffix in ("", paths.SWAP)]
-    return min((each.base_offset for each in logs), default=0)
+def settled_logs(names: Sequence[str]) -> list[str]:
+    """Return the names of log files, in order like the names of the directory; none if a swap is in progress."""
+    if paths.SWAP in "\n".join(names):
+        return []
+    return [name for name in names if name[_DIGITS:] == paths.LOG and name[:_DIGITS].isdecimal()]
 
 
 def topic_id_in(files: Files, directory: str) -> bytes | None:

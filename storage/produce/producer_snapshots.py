@@ -150,8 +150,8 @@ def _read(files: Files, path: str) -> bytes:
 
 def offsets(files: Files, directory: str) -> list[int]:
     """Return the offsets of the snapshots in a partition directory, ascending."""
-    found = (paths.parse_segment_name(name) for name in files.list(directory))
-    return sorted(name.base_offset for name in found if name and name.kind == paths.SNAPSHOT and not name.suffix)
+    names = [name for name in files.list(directory) if name.endswith(paths.SNAPSHOT)]
+    return sorted(found.base_offset for name in names if (found := paths.parse_segment_name(name)))
 
 
 def _remove(files: Files, directory: str, offset: int) -> None:

@@ -95,6 +95,13 @@ class OffsetIndex(SparseIndex):
             self._load()
         return self._entry(bisect_right(self._values, position) - 1)
 
+    @property
+    def columns(self) -> tuple[array[int], array[int]]:
+        """Offsets relative to the base offset, and positions, for a bisection. The caller changes neither."""
+        if not self._loaded:
+            self._load()
+        return self._offsets, self._values
+
     def entries(self) -> list[tuple[int, int]]:
         """All entries, as (offset, position)."""
         if not self._loaded:

@@ -80,7 +80,8 @@ class Sides:
 
         def work() -> None:
             records = 0
-            for task in first_round(Store(self.data_dir), TP.topic).tasks:
+            store = Store(self.data_dir)
+            for task in first_round(store, store.topic_partitions(TP.topic)).tasks:
                 records += sum(batch.num_rows for batch in read_split(task.split, Wanted(schema, task.aborted)))
             assert records == self.made.record_count
 

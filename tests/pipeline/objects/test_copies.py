@@ -20,7 +20,7 @@ from ottla.pipeline.snapshot.snapshot import take_snapshot
 from ottla.pipeline.source.batch_reader import read_task, tasks
 from ottla.pipeline.source.push_down import Narrowing
 from ottla.pipeline.source.read_options import parse_options
-from ottla.pipeline.source.reading import opened
+from ottla.pipeline.source.reading import LogReader
 from ottla.pipeline.source.split_reader import Wanted, read_split
 from ottla.pipeline.stores.reading_files import ReadingFiles
 from ottla.pipeline.stores.store import Store
@@ -125,7 +125,7 @@ def test_damage_in_a_copy_is_located(tmp_path: Path) -> None:
 
 def test_a_log_of_many_segments_is_planned_by_its_listing(tmp_path: Path) -> None:
     store, files = in_store(many_segments(tmp_path, 300))
-    with opened(Store("s3://logs/copy", files), TopicPartition(TOPIC, 0), committed=True) as log:
+    with LogReader(Store("s3://logs/copy", files), committed=True).opened(TopicPartition(TOPIC, 0)) as log:
         found = list(log.tasks(log.start_offset, log.end_offset, max_bytes=1 << 20, since_ms=None))
     assert len(found) == 300
     assert sum(store.asked.values()) < 30
@@ -134,7 +134,7 @@ def test_a_log_of_many_segments_is_planned_by_its_listing(tmp_path: Path) -> Non
 
 def test_an_object_replaced_since_the_plan_ends_the_read(tmp_path: Path) -> None:
     store, files = in_store(stored_topic(tmp_path))
-    with opened(Store("s3://logs/copy", files), TopicPartition(TOPIC, 0), committed=False) as log:
+    with LogReader(Store("s3://logs/copy", files), committed=False).opened(TopicPartition(TOPIC, 0)) as log:
         found = list(log.tasks(log.start_offset, log.end_offset, max_bytes=1 << 20, since_ms=None))
     path = found[0].split.log_path.partition("://")[2]
     store.put(path, store.objects[path][0])

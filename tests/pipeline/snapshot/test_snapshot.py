@@ -101,7 +101,8 @@ def test_a_topic_of_deleted_keys_gives_an_empty_snapshot(tmp_path: Path) -> None
 
 
 def test_keys_returned_in_parts_are_the_same_keys(tmp_path: Path) -> None:
-    for number, task in enumerate(first_round(Store(str(stored_topic(tmp_path))), TOPIC).tasks):
+    store = Store(str(stored_topic(tmp_path)))
+    for number, task in enumerate(first_round(store, store.topic_partitions(TOPIC)).tasks):
         parts = list(newest_of(task, number, rows_at_once=1))
         assert newest(parts).tobytes() == newest(newest_of(task, number)).tobytes()
         assert len(parts) > 1

@@ -277,8 +277,7 @@ def test_a_high_watermark_below_the_cleaners_progress_is_awaited(tmp_path: Path)
     def run(of: snapshot_rounds.Round, target: SnapshotTarget) -> Iterator[snapshot_rounds.WrittenPart]:
         while work:
             work.pop()(server)
-        numbers = range(snapshot.work_count(of))
-        offsets = dict(snapshot.chosen(rows for number in numbers for rows in snapshot.keys_of(of, number)))
+        offsets = dict(snapshot.chosen(snapshot.every_key(of)))
         for part, found in offsets.items():
             yield snapshot.write_part(of.tasks[part - of.first_part], part, found, target, attempt="x")
 
@@ -298,8 +297,7 @@ def test_a_late_attempt_changes_nothing(tmp_path: Path) -> None:
     late: list[Callable[[], object]] = []
 
     def run(of: snapshot_rounds.Round, target: SnapshotTarget) -> list[snapshot_rounds.WrittenPart]:
-        numbers = range(snapshot.work_count(of))
-        offsets = dict(snapshot.chosen(rows for number in numbers for rows in snapshot.keys_of(of, number)))
+        offsets = dict(snapshot.chosen(snapshot.every_key(of)))
         for attempt in late:
             attempt()
         calls = [
@@ -343,8 +341,7 @@ def test_a_marker_above_the_high_watermark_passed_by_the_cleaner_is_awaited(tmp_
     out.mkdir()
 
     def run(of: snapshot_rounds.Round, target: SnapshotTarget) -> Iterator[snapshot_rounds.WrittenPart]:
-        numbers = range(snapshot.work_count(of))
-        offsets = dict(snapshot.chosen(rows for number in numbers for rows in snapshot.keys_of(of, number)))
+        offsets = dict(snapshot.chosen(snapshot.every_key(of)))
         for part, found in offsets.items():
             yield snapshot.write_part(of.tasks[part - of.first_part], part, found, target, attempt="x")
 

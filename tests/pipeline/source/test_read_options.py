@@ -9,7 +9,7 @@ import pytest
 
 from ottla.pipeline.errors import UsageError
 from ottla.pipeline.source.read_options import EARLIEST, LATEST, ReadOptions, parse_options
-from ottla.pipeline.source.reading import offset_range, opened, partitions_of
+from ottla.pipeline.source.reading import LogReader, offset_range, partitions_of
 from ottla.storage.disk.checkpoints import OffsetCheckpoint
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
@@ -188,7 +188,7 @@ LENIENT = {"failOnDataLoss": "false"}
 def test_offset_ranges_select_records(data_dir: Path, options: dict[str, str], found: tuple[int, int]) -> None:
     parsed = parse_options({"path": str(data_dir), "topic": "a", "partition": "0", **options})
     store, (tp,) = partitions_of(parsed)
-    with opened(store, tp, committed=parsed.is_committed) as log:
+    with LogReader(store, committed=parsed.is_committed).opened(tp) as log:
         assert offset_range(parsed, log) == found
 
 
@@ -212,13 +212,13 @@ def test_offset_ranges_select_records(data_dir: Path, options: dict[str, str], f
 def test_offsets_outside_the_log_are_refused(data_dir: Path, options: dict[str, str], why: str) -> None:
     parsed = parse_options({"path": str(data_dir), "topic": "a", "partition": "0", **options})
     store, (tp,) = partitions_of(parsed)
-    with opened(store, tp, committed=parsed.is_committed) as log, pytest.raises(UsageError, match=why):
+    with LogReader(store, committed=parsed.is_committed).opened(tp) as log, pytest.raises(UsageError, match=why):
         offset_range(parsed, log)
 
 
 def whole_range(data_dir: Path) -> tuple[int, int]:
     options = parse_options({"path": str(data_dir)})
-    with opened(partitions_of(options)[0], A0, committed=False) as log:
+    with LogReader(partitions_of(options)[0], committed=False).opened(A0) as log:
         return offset_range(options, log)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from ottla.pipeline.records.batch_window import Damage
 from ottla.pipeline.source import split_reader
 from ottla.pipeline.source.split_reader import Wanted, damage_in, read_split
 from ottla.pipeline.stores.log_files import PartitionLog, Split
-from ottla.protocol.records import Record, RecordBatch
+from ottla.pipeline.stores.reading_files import FileStatus, ReadingFiles
+from ottla.protocol.records import HEADER_BYTES, Record, RecordBatch
 from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import write_partition_metadata
 from ottla.storage.disk.os_files import OsFiles
@@ -28,7 +30,17 @@ from ottla.storage.steps import to_the_end
 from support.cleaner.cleaner_history import random_history
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import batch
-from support.logs.make_log import TP, Producer, all_batches, append, clean, cut_off, log_with_holes, make_log
+from support.logs.make_log import (
+    TP,
+    Producer,
+    all_batches,
+    append,
+    clean,
+    cut_off,
+    log_with_holes,
+    make_log,
+    remove_deleted,
+)
 from support.sizes import size
 
 HISTORIES = size(12, 150)
@@ -373,6 +385,68 @@ def test_a_log_cleaned_after_planning_is_read_by_offsets(tmp_path: Path) -> None
     assert read_all(splits) == now
 
 
+class DisturbedFiles(ReadingFiles):
+    """Files of which one access, counted from 0, runs something first."""
+
+    def __init__(self, number: int, work: Callable[[], object]) -> None:
+        super().__init__()
+        self.left = number
+        self._work = work
+
+    def _note(self) -> None:
+        self.left -= 1
+        if self.left == -1:
+            self._work()
+
+    def list(self, directory: str) -> list[str]:
+        self._note()
+        return super().list(directory)
+
+    def identity(self, path: str) -> int:
+        self._note()
+        return super().identity(path)
+
+    def statuses(self, directory: str, names: Iterable[str]) -> Sequence[FileStatus]:
+        def noted() -> Iterator[str]:
+            for name in names:
+                self._note()
+                yield name
+
+        return super().statuses(directory, noted())
+
+
+def a_pass(log: Log) -> None:
+    clean(log)
+    remove_deleted(log, 1 << 40)
+
+
+def a_roll(log: Log) -> None:
+    append(log, ("new", "1"), roll=True)
+
+
+@pytest.mark.parametrize("work", [a_pass, a_roll])
+@pytest.mark.parametrize("max_bytes", [300, 1 << 20])
+@pytest.mark.parametrize("is_old", [False, True])
+def test_a_log_that_changes_while_it_is_planned_is_read_by_offsets(
+    tmp_path: Path, work: Callable[[Log], None], max_bytes: int, is_old: bool
+) -> None:
+    """The change comes before each access of the plan in turn."""
+    for number in range(60):
+        log = live_log(tmp_path / str(number))
+        if is_old:
+            os.utime(log.directory, (1, 1))
+        files = DisturbedFiles(number, partial(work, log))
+        found = opened(Path(log.directory), files=files)
+        splits = list(found.splits(0, 60, max_bytes=max_bytes))
+        found.close()
+        is_done = files.left >= 0
+        assert read_all(splits) == [as_row(record) for _, record in readable(log, 0, 60)], number
+        log.release_files()
+        if is_done:
+            break
+    assert 4 < number < 59
+
+
 def test_records_deleted_after_planning_are_reported(tmp_path: Path) -> None:
     log = live_log(tmp_path)
     splits = planned(log)
@@ -420,10 +494,13 @@ def test_a_reused_inode_is_noticed(tmp_path: Path) -> None:
     """File systems reuse the number of a removed file."""
     log = live_log(tmp_path)
     first = planned(log)[0]
+    header = Path(first.log_path).read_bytes()[:HEADER_BYTES]
     clean(log)
     now = [as_row(record) for _, record in readable(log, first.from_offset, first.up_to_offset)]
     inode = Path(first.log_path).stat().st_ino
-    assert read_all([replace(first, inode=inode)]) == now
+    as_last = first._replace(inode=inode, end=1, changed_ns=None, first_header=header)
+    for split in (first._replace(inode=inode), as_last):
+        assert read_all([split]) == now
 
 
 def test_open_transactions_of_a_running_broker_are_read(tmp_path: Path) -> None:

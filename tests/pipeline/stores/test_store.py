@@ -355,7 +355,7 @@ def test_complete_batches_count_as_committed_in_every_directory_of_our_server(tm
         target = tmp_path / path.removeprefix("/")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
-    with reading.opened(Store(str(tmp_path / "data")), TP, committed=True) as read:
+    with reading.LogReader(Store(str(tmp_path / "data")), committed=True).opened(TP) as read:
         assert read.end_offset == 4
 
 
