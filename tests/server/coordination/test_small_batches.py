@@ -241,6 +241,7 @@ APPENDS = {
     "groups/txn_commits.py": ONE_EVENT,
     "groups/share/protocol.py": ONE_EVENT,
     "groups/streams/protocol.py": ONE_EVENT,
+    "groups/streams/target_jobs.py": ONE_EVENT,
     "sharing/state_coordinator.py": "a record of one share partition",
     "transactions/coordinator.py": "a record of one transactional id",
 }

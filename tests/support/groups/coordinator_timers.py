@@ -429,6 +429,7 @@ def _look_for_cold_states() -> Begun:
 CLASSIC, REBALANCE = "groups/classic/protocol.py", "groups/classic/rebalance.py"
 RECONCILED, PROTOCOL = "groups/reconciled_protocol.py", "groups/consumer/protocol.py"
 SHARE, STREAMS = "groups/share/protocol.py", "groups/streams/protocol.py"
+STREAMS_JOBS = "groups/streams/target_jobs.py"
 STATES = "sharing/state_coordinator.py"
 ENDINGS = "transactions/completer.py"
 
@@ -464,10 +465,10 @@ COORDINATOR_TIMERS = {
     "session of a loaded instance": Timer(f"{RECONCILED} keep_alive", SESSION_MS, _streams_session_after_a_load),
     "revocation of tasks": Timer(f"{RECONCILED} limit", REBALANCE_MS, _streams_revocation),
     "removal of an instance that failed": Timer(f"{RECONCILED} _try_to_remove", 500, _streams_removal_again),
-    "initial delay of a streams group": Timer(f"{STREAMS} await_members", 3_000, _streams_initial_delay),
+    "initial delay of a streams group": Timer(f"{STREAMS_JOBS} await_members", 3_000, _streams_initial_delay),
     "another look at topics of a topology": Timer(f"{STREAMS} _keep", 3_600_000, _streams_refresh),
     "next assignment of tasks": Timer(f"{STREAMS} _keep", 5_000, _streams_assignment),
-    "next assignment of many tasks": Timer(f"{STREAMS} _assign", 5_000, _streams_assignment_of_many_tasks),
+    "next assignment of many tasks": Timer(f"{STREAMS_JOBS} _assign", 5_000, _streams_assignment_of_many_tasks),
     "next assignment of tasks after a load": Timer(f"{RECONCILED} loaded", 3_000, _streams_assignment_after_a_load),
     "pruning of share states": Timer(f"{STATES} _repeat_pruning", 10_000, _pruning),
     "look for cold share states": Timer(f"{STATES} _repeat_refreshing", 60_000, _look_for_cold_states),
