@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,6 +107,13 @@ def test_keys_returned_in_parts_are_the_same_keys(tmp_path: Path) -> None:
         parts = list(newest_of(task, number, rows_at_once=1))
         assert newest(parts).tobytes() == newest(newest_of(task, number)).tobytes()
         assert len(parts) > 1
+
+
+def test_a_round_is_never_sent_to_tasks(tmp_path: Path) -> None:
+    """Each of them would load the plan of all parts."""
+    store = Store(str(stored_topic(tmp_path)))
+    with pytest.raises(TypeError, match="a round stays on the driver"):
+        pickle.dumps(first_round(store, store.topic_partitions(TOPIC)))
 
 
 def test_spark_writes_the_same_snapshot(spark: SparkSession, tmp_path: Path) -> None:

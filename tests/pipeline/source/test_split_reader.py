@@ -18,6 +18,7 @@ pa = pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 from ottla.pipeline.errors import CorruptSourceError, SourceChangedError
 from ottla.pipeline.records.batch_window import Damage
 from ottla.pipeline.source import split_reader
+from ottla.pipeline.source.reading import OpenLog
 from ottla.pipeline.source.split_reader import Wanted, damage_in, read_split
 from ottla.pipeline.stores.log_files import PartitionLog, Split
 from ottla.pipeline.stores.reading_files import FileStatus, ReadingFiles
@@ -26,6 +27,7 @@ from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import write_partition_metadata
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.logs.log import Log
+from ottla.storage.segment.index import AbortedTxn
 from ottla.storage.steps import to_the_end
 from support.cleaner.cleaner_history import random_history
 from support.disk.crash_files import CrashFiles
@@ -558,3 +560,20 @@ def test_a_marker_above_the_high_watermark_decides_nothing(tmp_path: Path, marks
     directory = on_disk(log, tmp_path)
     assert opened(directory, high_watermark=2).transactions()[0] == 1
     assert opened(directory, high_watermark=3).transactions()[0] == 3
+
+
+def test_a_part_has_the_aborted_transactions_that_overlap_it(tmp_path: Path) -> None:
+    """Long transactions overlap many parts, and end in any order."""
+    log = live_log(tmp_path)
+    found = opened(Path(log.directory))
+    for seed in range(size(20, 200)):
+        rng = random.Random(seed)
+        ends = sorted(rng.sample(range(60), rng.randrange(20)))
+        aborted = [AbortedTxn(1, rng.choice((0, end, rng.randint(0, end))), end, end + 1) for end in ends]
+        for split, own in OpenLog(found, 60, aborted).tasks(
+            0, 60, max_bytes=rng.choice((1, 300, 1 << 20)), since_ms=None
+        ):
+            overlapping = [each for each in aborted if each.first_offset < split.up_to_offset]
+            assert list(own) == [each for each in overlapping if each.last_offset >= split.from_offset], seed
+    found.close()
+    log.release_files()
