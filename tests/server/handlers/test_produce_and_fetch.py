@@ -115,7 +115,6 @@ def test_the_log_gives_reason_and_partition_of_a_failed_acks_zero(
         (lambda: batch(("k", "v")), "missing", -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
         (lambda: batch(("k", "v")), "t", 2, ErrorCode.INVALID_REQUIRED_ACKS, -1),
         (lambda: batch((None, "v")), "compacted", -1, ErrorCode.INVALID_RECORD, 0),
-        (lambda: batch(("k", "v")), "careful", -1, ErrorCode.NOT_ENOUGH_REPLICAS, 0),
         (lambda: batch(("k", "v" * 2000)), "small", -1, ErrorCode.MESSAGE_TOO_LARGE, -1),
     ],
 )
@@ -124,7 +123,6 @@ def test_invalid_records_are_refused_and_the_next_produce_works(
 ) -> None:
     create_topic(client, "t")
     create_topic(client, "compacted", cleanup_policy="compact")
-    create_topic(client, "careful", min_insync_replicas=2)
     create_topic(client, "small", max_message_bytes=1000)
     answer = client.ask(produce_request(topic, records(), acks=acks), version=12)
     row = answer.responses[0].partition_responses[0]

@@ -101,13 +101,13 @@ def test_a_share_group_has_members_and_start_offsets() -> None:
         assert eventually(broker, lambda: len(client.ask(joining).assignment.topic_partitions) > 0)
         assert eventually(broker, lambda: len(client.ask(joining).assignment.topic_partitions[0].partitions) == 3)
         (group,) = admin.get("/v1/groups")["groups"]
-        assert group == {"group_id": "s", "kind": "share", "state": "Stable", "lag": 4, "partitions": 2}
+        assert group == {"group_id": "s", "kind": "share", "state": "Stable", "lag": 4, "partitions": 3}
         found = admin.get("/v1/groups/s")
         assert found["group"] == group
         (member,) = found["members"]
         assert (member["member_id"], member["assigned"]) == ("m", ["t-0", "t-1", "t-2"])
         offsets = [(each["partition"], each["committed_offset"], each["lag"]) for each in found["offsets"]]
-        assert offsets == [(0, 0, 0), (1, 1, 4)]
+        assert offsets == [(0, 0, 0), (1, 1, 4), (2, 0, 0)]  # a new partition of a known topic starts at 0
         assert found["dead_letters"] is None
         broker.set_configs("group", "s", {"errors.deadletterqueue.topic.name": "dlq.s"})
         assert admin.get("/v1/groups/s")["dead_letters"] == {"topic": "dlq.s", "records": None}
