@@ -401,7 +401,8 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
         with assigning(group, self._elapsed_ms):
             found = yield from targets.new_targets(regexes, members, before, ASSIGNORS[name], self._topics)
             whole = yield from targets.target_records(group, found, self._store.max_batch_bytes(shard.partition))
-            if shard.groups.get(group.group_id) is group:
+            # A group that has lost its last member has a later target.
+            if shard.groups.get(group.group_id) is group and group.assignment_epoch < epoch:
                 targets.amended(group, whole, found, members)
                 last = records.target_metadata(group.group_id, epoch, now_ms)
                 whole.records.add(write_record(*last))
