@@ -209,17 +209,17 @@ class _Work:
                 for task in zip(repeat(key), partitions):
                     standby = Candidate(is_reporter=False, lag=-offsets.pop(task, 0), member_id=member_id)
                     self._candidates.setdefault(task, []).append(standby)
-                left -= len(partitions)
-                if left <= 0:
-                    left = A_PIECE
-                    yield
+                    left -= 1
+                    if left <= 0:
+                        left = A_PIECE
+                        yield
             for task, offset in offsets.items():
                 reporter = Candidate(is_reporter=True, lag=-offset, member_id=member_id)
                 self._candidates.setdefault(task, []).append(reporter)
-            left -= len(offsets)
-            if left <= 0:
-                left = A_PIECE
-                yield
+                left -= 1
+                if left <= 0:
+                    left = A_PIECE
+                    yield
         for candidates in self._candidates.values():
             if len(candidates) > 1:
                 candidates.sort(key=itemgetter(0, 1))  # without member ids: candidates of one rank keep their order

@@ -24,18 +24,24 @@ from .member import NO_TASKS, StreamsMember, StreamsTasks
 
 TASKS_AT_ONCE = 1_000
 """Limit for active and standby tasks; assigning that many takes some milliseconds."""
+OFFSETS_AT_ONCE = 5_000
+"""Limit for offsets that members have reported; reading that many takes some milliseconds."""
 
 STANDBYS, RACK_TAGS = "num.standby.replicas", "rack.aware.assignment.tags"
 """Options for targets, as in the records of groups. Like Apache Kafka's, the assignor does not use the tags. A member that lacks
 one of them gets a status."""
 
 
-def are_many(members: int, configured: Configured, configs: Mapping[str, str]) -> bool:
-    """Whether it takes long to assign tasks to this many members."""
+def are_many(
+    members: int, task_offsets: Mapping[str, TaskOffsets], configured: Configured, configs: Mapping[str, str]
+) -> bool:
+    """Whether it takes long to assign tasks to this many members, which have reported these offsets."""
     if members > MEMBERS_A_PIECE:
         return True
     if configured.problem is not None:  # No member gets tasks.
         return False
+    if sum(len(one.offsets) for one in task_offsets.values()) > OFFSETS_AT_ONCE:
+        return True
     tasks: int = sum(map(attrgetter("tasks"), (configured.subtopologies or {}).values()))
     return tasks * (1 + int(configs.get(STANDBYS, "0"))) > TASKS_AT_ONCE
 

@@ -313,11 +313,13 @@ class StreamsTransition:
         members = {**group.members, new.member_id: new}
         if self.replaced is not None and self.replaced.member_id != new.member_id:
             del members[self.replaced.member_id]
-        self.must_assign = group.is_assigning or targets.are_many(len(members), self.configured, around.configs)
+        offsets = {**group.task_offsets, new.member_id: self.offsets}
+        self.must_assign = group.is_assigning or targets.are_many(
+            len(members), offsets, self.configured, around.configs
+        )
         if self.must_assign:
             self._add_delayed_status("because the assignment is being computed.")
             return group.assignment_epoch, held
-        offsets = {**group.task_offsets, new.member_id: self.offsets}
         assigned = to_the_end(targets.new_targets(members, offsets, self.configured, around.configs))
         self.changes += targets.changes(group, assigned, self._epoch, around.now_ms)
         self.has_assigned = True
