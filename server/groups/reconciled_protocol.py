@@ -169,7 +169,7 @@ class ReconciledProtocol(Generic[Group]):
 @contextmanager
 def assigning(group: ReconciledGroup[Any, Any], elapsed_ms: Callable[[], int]) -> Iterator[None]:
     """Context in which a target assignment is made. A KafkaError ends it: the group keeps its target until the next one is
-    due. If all members have left meanwhile, the next member that joins does not wait for a target."""
+    due. If all members have left, the next member that joins does not wait for a target."""
     wait_ms, epoch = 0, group.epoch
     try:
         yield

@@ -183,7 +183,7 @@ def test_the_first_member_of_an_empty_group_has_everything_at_once() -> None:
 
 
 @pytest.mark.parametrize("is_taken", [False, True])
-def test_an_assignment_for_members_that_have_all_left_counts_for_nobody(
+def test_an_assignment_for_members_that_have_all_left_is_dropped(
     is_taken: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(targets, "ASSIGNED_AT_ONCE", 1)
