@@ -167,7 +167,9 @@ STORE = "Global store must be composed of a source and a processor node."
                 described_as(Node(name="n", node_type=2, successors=MANY)),
                 described_as(*(Node(name="n", node_type=1, source_topics=(LONG,)) for _ in range(33))),
                 described_as(stores=(TopologyDescriptionGlobalStore(source=replace(SOURCE, stores=MANY)),)),
-                TopologyDescription(subtopologies=(TopologyDescriptionSubtopology(subtopology_id="0"),) * (NAMES_MAX + 1)),
+                TopologyDescription(
+                    subtopologies=(TopologyDescriptionSubtopology(subtopology_id="0"),) * (NAMES_MAX + 1)
+                ),
             )
         ),
         *(
