@@ -104,9 +104,13 @@ async def wait_until_reading(
             raise ControlError(
                 Kind.INVALID, f"group {group!r:.260} is a share group: use wait_until_stable or wait_until_consumed"
             )
-        connected = {connection.peer for connection in broker.connections}
-        readers = await _reading(broker, topic, logs, connected, time_slice)
+        connections = {connection.peer: connection for connection in broker.connections}
+        readers = await _reading(broker, topic, logs, connections, time_slice)
         seen = [*((reader, partition) for partition, reader in found.items()), *readers]
+        connected = set[str]()
+        async for peer in time_slice.each(connections.keys() & {reader.peer for reader, _ in seen}):
+            if not connections[peer].is_closed_by_peer():
+                connected.add(peer)
         found.clear()
         assigned = None if members is None else await _assigned(members, time_slice)
         async for reader, partition in time_slice.each(seen):

@@ -72,6 +72,8 @@ def test_a_partition_is_read_while_a_fetch_waits_for_it(broker: ottla.Broker, co
         (0, "consumer", "127.0.0.1")
     ]
     assert timed_out(lambda: broker.wait_until_reading(topic, timeout_s=0)) == "no consumer reads t-1; waited 0 s"
+    consumer.close()
+    timed_out(lambda: broker.wait_until_reading(topic, partitions=[0], timeout_s=0))
 
 
 @pytest.mark.parametrize("version", [12, 17])
