@@ -9,7 +9,7 @@ import pytest
 from ottla.protocol.errors import ErrorCode
 from ottla.server.coordination.jobs import never
 from ottla.server.groups.consumer import targets
-from ottla.server.groups.consumer.records import current_assignment
+from ottla.server.groups.consumer.records import current_assignment, member_metadata
 from ottla.server.groups.records import write_record
 from support.groups.consumer_groups import REBALANCE_MS, SESSION_MS, ConsumerGroups
 
@@ -234,3 +234,14 @@ def test_a_member_in_an_unknown_state_restarts() -> None:
     assert groups.error("a", 2, owns={"orders": [0, 1]})[0] is ErrorCode.FENCED_MEMBER_EPOCH
     assert groups.given(groups.enter("a")) == {"orders": {0, 1}}
     assert groups.described().group_state == "Stable"
+
+
+def test_the_vote_for_an_assignor_of_another_broker_does_not_count() -> None:
+    groups = ConsumerGroups(orders=2)
+    groups.enter("a")
+    change = member_metadata("g", replace(groups.table().members["a"], assignor="of-another-broker"))
+    groups.store.append(groups.coordinator.partition_for("g"), [write_record(*change)], groups.now_ms)
+    groups = groups.restarted()
+    groups.enter("b")
+    assert groups.given(groups.beat("a", 2, owns={"orders": [0, 1]})) == {"orders": {0}}
+    assert groups.described().assignor_name == "uniform"
