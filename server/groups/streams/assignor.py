@@ -235,10 +235,14 @@ class _Work:
                 yield
             if not self._keep_active(task, self._active_before.get(task)):
                 left.add(task)
-        for number, task in enumerate(_by_partition(self._sizes) if self._candidates else (), 1):
-            if number % A_PIECE == 0:
+        in_piece = 0
+        for task in _by_partition(self._sizes) if self._candidates else ():
+            candidates = self._candidates.get(task, ())
+            in_piece += 1 + len(candidates)
+            if in_piece >= A_PIECE:
+                in_piece = 0
                 yield
-            if task in left and self._keep_active(task, self._least_loaded(self._candidates.get(task, ()), None)):
+            if task in left and self._keep_active(task, self._least_loaded(candidates, None)):
                 left.discard(task)
         if not left:
             return

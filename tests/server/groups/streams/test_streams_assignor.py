@@ -195,6 +195,14 @@ def test_a_piece_looks_at_few_of_the_tasks_that_a_member_has_state_of(is_standby
     assert max(later - earlier for earlier, later in pairwise(sizes)) <= A_PIECE
 
 
+def test_a_piece_looks_at_the_candidates_of_one_task() -> None:
+    offsets = [TaskOffset(subtopology_id="0", partition=at, offset=1) for at in range(100)]
+    members = {f"m{number}": AssignedMember(f"p{number}", NO_TASKS, offsets) for number in range(A_PIECE)}
+    work = _Work(members, {"0": one(100)}, 0)
+    to_the_end(work.remember())
+    assert sum(1 for _ in work.assign_active()) >= 100
+
+
 FROM_JAVA = {
     1: "aaa",
     2: "abbabb",
