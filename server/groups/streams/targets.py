@@ -77,7 +77,7 @@ class StreamsWholeTarget(NamedTuple):
 def target_records(
     group: StreamsGroup, targets: Mapping[str, StreamsTasks], max_bytes: int
 ) -> Steps[StreamsWholeTarget]:
-    """Return the records of a new target assignment. `amended` adds those of members that leave during the job.
+    """Return the records of a new target assignment. `amended` adds those of members that leave or are replaced during the job.
 
     Raises:
         KafkaError: UNKNOWN_SERVER_ERROR: the batch is too large.
@@ -96,18 +96,34 @@ def target_records(
     return whole
 
 
-def amended(group: StreamsGroup, whole: StreamsWholeTarget) -> None:
-    """Change `whole` so that it has the targets of the group's present members only."""
-    for member_id in whole.given.keys() - group.members.keys():
-        del whole.given[member_id]
-        whole.records.add(write_record(*records.target_tombstone(group.group_id, member_id)))
+def amended(
+    group: StreamsGroup,
+    whole: StreamsWholeTarget,
+    targets: Mapping[str, StreamsTasks],
+    members: Mapping[str, StreamsMember],
+) -> None:
+    """Change `whole` so that it has the targets of the group's present members only.
+
+    Args:
+        members: Members that `targets` were made for. A member that was replaced by another with its instance id passes its
+            target to that one.
+    """
+    for member_id in members.keys() - group.members.keys():
+        heir = group.static_member(members[member_id].instance_id)
+        if whole.given.pop(member_id, None) is not None:
+            whole.records.add(write_record(*records.target_tombstone(group.group_id, member_id)))
+        if heir is not None and heir.member_id not in members:
+            tasks = whole.given[heir.member_id] = targets[member_id]
+            whole.records.add(write_record(*records.target(group.group_id, heir.member_id, tasks)))
 
 
-def changes(group: StreamsGroup, targets: Mapping[str, StreamsTasks], epoch: int, now_ms: int) -> list[Change]:
+def changes(
+    group_id: str, before: Mapping[str, StreamsTasks], targets: Mapping[str, StreamsTasks], epoch: int, now_ms: int
+) -> list[Change]:
     """Return the records of a new target assignment, without those of members whose targets stay the same."""
     changed = [
-        records.target(group.group_id, member_id, tasks)
+        records.target(group_id, member_id, tasks)
         for member_id, tasks in targets.items()
-        if group.targets.get(member_id) != tasks
+        if before.get(member_id) != tasks
     ]
-    return [*changed, records.target_metadata(group.group_id, epoch, now_ms)]
+    return [*changed, records.target_metadata(group_id, epoch, now_ms)]
