@@ -410,7 +410,8 @@ class Supervisor:
             finally:
                 self.is_serving = False
                 self.ended.set()
-            self._former_run = FormerRun(broker.services.topics.names_of_run(), broker.connections)
+            clients = [each for each in broker.connections if not each.is_closed_by_peer()]
+            self._former_run = FormerRun(broker.services.topics.names_of_run(), clients)
             if request is None:
                 ending.end = End.CRASH
                 self._disks_failed(broker.failed_dirs)

@@ -1,13 +1,14 @@
 """Waits of a test for its consumers: until they read, have consumed, or have joined.
 
-Each looks again every few milliseconds. Whether a consumer reads is known to the broker alone: it has the client's fetch.
+Each looks again after a few milliseconds, or as long as the look has taken. Whether a consumer reads is known to the broker
+alone: it has the client's fetch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from typing import Annotated, TypeAlias, TypeVar
 
 import trio
 
@@ -22,7 +23,7 @@ from .partitions import logs_of
 from .records import read_records
 
 LOOK_S = 0.005
-"""Interval between two looks, in seconds of real time."""
+"""Minimum time between two looks, in seconds of real time."""
 TIMEOUT_S_MAX = 3_600.0
 SHOWN_MAX = 5
 """Maximum number of partitions or members in the message of a timeout."""
@@ -32,6 +33,8 @@ STABLE = "Stable"
 
 TimeoutMs = Annotated[int, Range(0, int(TIMEOUT_S_MAX * 1_000))]
 Result = TypeVar("Result")
+Assigned: TypeAlias = dict[tuple[str, str], set[str] | None]
+"""Client id and address -> names of partitions; None for all, if only the clients know them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,7 @@ async def wait_until_reading(
     """
     wanted = None if partitions is None else [*partitions]
     found: dict[TopicPartition, Reader] = {}
+    """Consumers of all looks that still read: one without a session is seen only while its fetch waits."""
 
     async def look(time_slice: TimeSlice) -> TopicReaders | str:
         logs = [log.topic_partition for log in logs_of(broker, topic, wanted)]
@@ -100,10 +104,18 @@ async def wait_until_reading(
             raise ControlError(
                 Kind.INVALID, f"group {group!r:.260} is a share group: use wait_until_stable or wait_until_consumed"
             )
-        if members is None or members.state == STABLE:
-            for reader, partition in await _reading(broker, topic, logs, time_slice):
-                if members is None or any(_is_of(reader, partition, member) for member in members.members):
-                    found[partition] = reader
+        connections = {connection.peer: connection for connection in broker.connections}
+        readers = await _reading(broker, topic, logs, connections, time_slice)
+        seen = [*((reader, partition) for partition, reader in found.items()), *readers]
+        connected = set[str]()
+        async for peer in time_slice.each(connections.keys() & {reader.peer for reader, _ in seen}):
+            if not connections[peer].is_closed_by_peer():
+                connected.add(peer)
+        found.clear()
+        assigned = None if members is None else await _assigned(members, time_slice)
+        async for reader, partition in time_slice.each(seen):
+            if reader.peer in connected and (assigned is None or _is_assigned(assigned, reader, partition)):
+                found[partition] = reader
         if missing := [partition for partition in logs if partition not in found]:
             return f"no consumer reads {_some(missing)}{_there(members)}"
         rows = ((each.partition, found[each]) for each in logs)
@@ -226,7 +238,7 @@ async def _until(look: Callable[[TimeSlice], Awaitable[Result | str]], timeout_s
         )
     until_s = trio.current_time() + timeout_s
     while True:
-        time_slice = TimeSlice()
+        began_s, time_slice = trio.current_time(), TimeSlice()
         try:
             found = await look(time_slice)
         except ControlError as error:
@@ -235,20 +247,24 @@ async def _until(look: Callable[[TimeSlice], Awaitable[Result | str]], timeout_s
             found = str(error)
         if not isinstance(found, str):
             return found
-        if trio.current_time() >= until_s:
+        now_s = trio.current_time()
+        if now_s >= until_s:
             raise ControlError(Kind.TIMED_OUT, f"{found}; waited {timeout_s:g} s")
-        await trio.sleep(LOOK_S)
+        await trio.sleep(max(LOOK_S, min(now_s - began_s, until_s - now_s)))
 
 
 async def _reading(
-    broker: Broker, topic: str, partitions: Sequence[TopicPartition], time_slice: TimeSlice
+    broker: Broker,
+    topic: str,
+    partitions: Sequence[TopicPartition],
+    connected: Collection[str],
+    time_slice: TimeSlice,
 ) -> list[tuple[Reader, TopicPartition]]:
     """Return the consumers that have a fetch of these partitions: it waits here, or is part of an open session."""
     found, services = list[tuple[Reader, TopicPartition]](), broker.services
     async for partition in time_slice.each(partitions):
         found += [(reader, partition) for reader in services.waits.readers(partition)]
     named = services.topics.get(topic)
-    connected = {connection.peer for connection in broker.connections}
     for sessions in services.fetch_sessions.values():
         async for session in time_slice.each(sessions.present()):
             if named is not None and session.reader.peer in connected:
@@ -257,15 +273,34 @@ async def _reading(
     return found
 
 
-def _is_of(reader: Reader, partition: TopicPartition, member: GroupMember) -> bool:
+async def _assigned(members: GroupMembers, time_slice: TimeSlice) -> Assigned:
+    """Return the partitions of each client in a stable group; none of another group."""
+    found: Assigned = {}
+    for each in members.members if members.state == STABLE else ():
+        client = each.client_id, each.client_host
+        before = found.get(client, set())
+        if before is None or each.assigned is None:
+            found[client] = None
+        else:
+            before.update(await time_slice.distinct(each.assigned))
+            found[client] = before
+    return found
+
+
+def _is_assigned(assigned: Assigned, reader: Reader, partition: TopicPartition) -> bool:
     # Groups have addresses as Java prints them, after a slash.
-    is_its_client = (reader.client_id, f"/{reader.client_host}") == (member.client_id, member.client_host)
-    return is_its_client and (member.assigned is None or str(partition) in member.assigned)
+    names = assigned.get((reader.client_id, f"/{reader.client_host}"), ())
+    return names is None or str(partition) in names
 
 
 async def _only_markers(broker: Broker, partition: TopicPartition, offset: int) -> bool:
     """Return whether the partition has only markers of transactions from this offset on: consumers do not see them."""
-    rest = await read_records(broker, partition.topic, partition.partition, offset=offset, count=MARKERS_MAX)
+    try:
+        rest = await read_records(broker, partition.topic, partition.partition, offset=offset, count=MARKERS_MAX)
+    except ControlError as error:
+        if error.kind is Kind.INVALID:  # A batch that is too large to show has records.
+            return False
+        raise
     return rest.next_offset >= rest.log_end_offset and all(record.marker for record in rest.records)
 
 

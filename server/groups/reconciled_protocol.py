@@ -169,8 +169,8 @@ class ReconciledProtocol(Generic[Group]):
 @contextmanager
 def assigning(group: ReconciledGroup[Any, Any], elapsed_ms: Callable[[], int]) -> Iterator[None]:
     """Context in which a target assignment is made. A KafkaError ends it: the group keeps its target until the next one is
-    due."""
-    wait_ms = 0
+    due. If all members have left, the next member that joins does not wait for a target."""
+    wait_ms, epoch = 0, group.epoch
     try:
         yield
     except KafkaError as error:
@@ -179,4 +179,5 @@ def assigning(group: ReconciledGroup[Any, Any], elapsed_ms: Callable[[], int]) -
             wait_ms = ASSIGN_AGAIN_MS
     finally:
         group.is_assigning = False
-        group.assigned_at_ms = elapsed_ms() + wait_ms
+        if group.members and group.assignment_epoch <= epoch:
+            group.assigned_at_ms = elapsed_ms() + wait_ms

@@ -524,8 +524,12 @@ class Connection:
 
         Otherwise a client that asks for a wait of days and disconnects would keep its place for days.
         """
-        if self._transport.is_closed_by_peer():
+        if self.is_closed_by_peer():
             raise trio.BrokenResourceError("closed while its request was parked")
+
+    def is_closed_by_peer(self) -> bool:
+        """See `Transport`. It is noticed late while a request is parked."""
+        return self._transport.is_closed_by_peer()
 
     @property
     def is_held(self) -> bool:

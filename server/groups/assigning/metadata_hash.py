@@ -63,6 +63,10 @@ class MetadataHashes:
             self._look_at(name)
         return self._keep(names, sum(map(self._numbers.get, names, repeat(0))))
 
+    def is_soon_known(self, names: frozenset[str]) -> bool:
+        """Whether `hash_of` looks at few topics."""
+        return names in self._sums or len(names.difference(self._numbers)) <= AT_ONCE
+
     def existing_names(self, names: frozenset[str], most: int) -> list[str]:
         """Return the first `most` of these names, in order, that are names of existing topics."""
         self.hash_of(names)

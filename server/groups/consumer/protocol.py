@@ -401,7 +401,8 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
         with assigning(group, self._elapsed_ms):
             found = yield from targets.new_targets(regexes, members, before, ASSIGNORS[name], self._topics)
             whole = yield from targets.target_records(group, found, self._store.max_batch_bytes(shard.partition))
-            if shard.groups.get(group.group_id) is group:
+            # A group that has lost its last member has a later target.
+            if shard.groups.get(group.group_id) is group and group.assignment_epoch < epoch:
                 targets.amended(group, whole, found, members)
                 last = records.target_metadata(group.group_id, epoch, now_ms)
                 whole.records.add(write_record(*last))
@@ -459,7 +460,10 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
         dropped = sorted(group.regexes_dropped_with(leaving))
         changes = [change for member_id in gone for change in records.member_tombstones(group.group_id, member_id)]
         changes += [records.regex(group.group_id, pattern, None) for pattern in dropped]
-        topics_hash = self._hashes.hash_of(group.subscribed_without(leaving))
+        names, topics_hash = group.subscribed_without(leaving), group.metadata_hash
+        # If thousands of topics must be looked up again, the next heartbeat does that.
+        if names != group.subscribed_topics or self._hashes.is_soon_known(names):
+            topics_hash = self._hashes.hash_of(names)
         changes.append(records.group_epoch(group.group_id, group.epoch + 1, topics_hash))
         if len(gone) == len(group.members):
             # As in Apache Kafka since 4.4.0: without members nothing is left to assign. The next member gets partitions at once.

@@ -15,6 +15,7 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ...coordination.jobs import A_PIECE, Steps
 from ...coordination.records import Records
 from ..assigning.assignment import Assignment, Assignor, GroupSpec, MemberSubscription
+from ..assigning.assignors import ASSIGNORS
 from ..assigning.topics import TopicView, ids_of
 from ..records import Change, write_record
 from ..settings import MEMBERS_A_PIECE, OWNED_MAX
@@ -29,12 +30,13 @@ TOPICS_AT_ONCE = 500
 
 
 def preferred_assignor(votes: Mapping[str, int], default: str) -> str:
-    """Return the assignor that most members ask for; `default` if no member asks for one.
+    """Return the assignor that most members ask for; `default` if no member asks for one. A log of another broker may have votes
+    for assignors that do not exist here.
 
     Of assignors with as many votes it is the last in the alphabet, so `uniform`. Apache Kafka describes the same, but computes
     targets, and whether the group needs a new epoch, by the order of another hash table.
     """
-    return max(votes, key=lambda name: (votes[name], name), default=default)
+    return max(votes.keys() & ASSIGNORS.keys(), key=lambda name: (votes[name], name), default=default)
 
 
 def preferred_with(group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember, default: str) -> str:

@@ -209,17 +209,17 @@ class _Work:
                 for task in zip(repeat(key), partitions):
                     standby = Candidate(is_reporter=False, lag=-offsets.pop(task, 0), member_id=member_id)
                     self._candidates.setdefault(task, []).append(standby)
-                left -= len(partitions)
-                if left <= 0:
-                    left = A_PIECE
-                    yield
+                    left -= 1
+                    if left <= 0:
+                        left = A_PIECE
+                        yield
             for task, offset in offsets.items():
                 reporter = Candidate(is_reporter=True, lag=-offset, member_id=member_id)
                 self._candidates.setdefault(task, []).append(reporter)
-            left -= len(offsets)
-            if left <= 0:
-                left = A_PIECE
-                yield
+                left -= 1
+                if left <= 0:
+                    left = A_PIECE
+                    yield
         for candidates in self._candidates.values():
             if len(candidates) > 1:
                 candidates.sort(key=itemgetter(0, 1))  # without member ids: candidates of one rank keep their order
@@ -235,10 +235,14 @@ class _Work:
                 yield
             if not self._keep_active(task, self._active_before.get(task)):
                 left.add(task)
-        for number, task in enumerate(_by_partition(self._sizes) if self._candidates else (), 1):
-            if number % A_PIECE == 0:
+        in_piece = 0
+        for task in _by_partition(self._sizes) if self._candidates else ():
+            candidates = self._candidates.get(task, ())
+            in_piece += 1 + len(candidates)
+            if in_piece >= A_PIECE:
+                in_piece = 0
                 yield
-            if task in left and self._keep_active(task, self._least_loaded(self._candidates.get(task, ()), None)):
+            if task in left and self._keep_active(task, self._least_loaded(candidates, None)):
                 left.discard(task)
         if not left:
             return

@@ -7,7 +7,7 @@ asked again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -22,6 +22,8 @@ from ...coordination.jobs import Steps
 from ..kinds import check_none
 
 _SOURCE, _PROCESSOR, _SINK = 1, 2, 3
+NAMES_MAX, CHARACTERS_MAX = 10_000, 1 << 20
+"""Maximum number of names in a description, and of their characters. They remain in memory."""
 _FIRST_WAIT_MS, _LONGEST_WAIT_MS = 30_000, 3_600_000
 
 
@@ -53,8 +55,10 @@ def checked(description: TopologyDescription) -> Steps[TopologyDescription]:
     """Return a description as it is stored: each node has the fields of its type only, and each name once. A node a piece.
 
     Raises:
-        KafkaError: INVALID_REQUEST: a node of an unknown type, or a global store of other nodes than a source and a processor.
+        KafkaError: INVALID_REQUEST: too many or too long names, a node of an unknown type, or a global store of other nodes than
+            a source and a processor.
     """
+    yield from _check_size(description)
     subtopologies = []
     for one in description.subtopologies:
         nodes = []
@@ -73,6 +77,29 @@ def checked(description: TopologyDescription) -> Steps[TopologyDescription]:
         stores.append(TopologyDescriptionGlobalStore(source=source, processor=processor))
         yield
     return TopologyDescription(subtopologies=tuple(subtopologies), global_stores=tuple(stores))
+
+
+def _check_size(description: TopologyDescription) -> Steps[None]:
+    count = characters = 0
+    for names in _names(description):
+        count += len(names)
+        characters += sum(map(len, names[:NAMES_MAX]))
+        if count > NAMES_MAX or characters > CHARACTERS_MAX:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"Too many names in the description (limit {NAMES_MAX}, and {CHARACTERS_MAX} characters).",
+            )
+        yield
+
+
+def _names(description: TopologyDescription) -> Iterator[tuple[str, ...]]:
+    """Yield the names of each node, and the id of each subtopology."""
+    nodes = [node for store in description.global_stores for node in (store.source, store.processor)]
+    for one in description.subtopologies:
+        yield (one.subtopology_id,)
+        nodes += one.nodes
+    for node in nodes:
+        yield node.name, *node.source_topics, node.sink_topic or "", *node.stores, *node.successors
 
 
 def _node(node: TopologyDescriptionNode) -> TopologyDescriptionNode:

@@ -61,7 +61,7 @@ class StreamsGroup(ReconciledGroup[StreamsMember, StreamsTasks]):
         standby_processes, warmup_processes: Task -> id of a process that has it in this role -> number of its members that have
             it.
         configured: The topology applied to the topics, as of the last look-up.
-        task_offsets: Member id -> offsets that the member has reported of its tasks; for descriptions only.
+        task_offsets: Member id -> offsets that the member has reported of its tasks.
         described: Topology epochs that descriptions were stored for; a plug-in that refuses some is only at Apache Kafka.
         description: Description of the topology (`description`); None if none was sent since the group was loaded.
         description_wait: Wait for a description that a member was asked for.

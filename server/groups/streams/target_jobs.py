@@ -84,7 +84,7 @@ class TargetJobs:
             whole = yield from targets.target_records(group, found, self._store.max_batch_bytes(shard.partition))
             # If all members have left during the job, the group is in a later epoch, in which nothing is left to assign.
             if shard.groups.get(group.group_id) is group and group.assignment_epoch < epoch:
-                targets.amended(group, whole)
+                targets.amended(group, whole, found, members)
                 last = records.target_metadata(group.group_id, epoch, now_ms)
                 whole.records.add(write_record(*last))
                 self._store.append(shard.partition, whole.records, now_ms)

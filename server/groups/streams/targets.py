@@ -24,18 +24,24 @@ from .member import NO_TASKS, StreamsMember, StreamsTasks
 
 TASKS_AT_ONCE = 1_000
 """Limit for active and standby tasks; assigning that many takes some milliseconds."""
+OFFSETS_AT_ONCE = 5_000
+"""Limit for offsets that members have reported; reading that many takes some milliseconds."""
 
 STANDBYS, RACK_TAGS = "num.standby.replicas", "rack.aware.assignment.tags"
 """Options for targets, as in the records of groups. Like Apache Kafka's, the assignor does not use the tags. A member that lacks
 one of them gets a status."""
 
 
-def are_many(members: int, configured: Configured, configs: Mapping[str, str]) -> bool:
-    """Whether it takes long to assign tasks to this many members."""
+def are_many(
+    members: int, task_offsets: Mapping[str, TaskOffsets], configured: Configured, configs: Mapping[str, str]
+) -> bool:
+    """Whether it takes long to assign tasks to this many members, which have reported these offsets."""
     if members > MEMBERS_A_PIECE:
         return True
     if configured.problem is not None:  # No member gets tasks.
         return False
+    if sum(len(one.offsets) for one in task_offsets.values()) > OFFSETS_AT_ONCE:
+        return True
     tasks: int = sum(map(attrgetter("tasks"), (configured.subtopologies or {}).values()))
     return tasks * (1 + int(configs.get(STANDBYS, "0"))) > TASKS_AT_ONCE
 
@@ -71,7 +77,7 @@ class StreamsWholeTarget(NamedTuple):
 def target_records(
     group: StreamsGroup, targets: Mapping[str, StreamsTasks], max_bytes: int
 ) -> Steps[StreamsWholeTarget]:
-    """Return the records of a new target assignment. `amended` adds those of members that leave during the job.
+    """Return the records of a new target assignment. `amended` adds those of members that leave or are replaced during the job.
 
     Raises:
         KafkaError: UNKNOWN_SERVER_ERROR: the batch is too large.
@@ -90,18 +96,34 @@ def target_records(
     return whole
 
 
-def amended(group: StreamsGroup, whole: StreamsWholeTarget) -> None:
-    """Change `whole` so that it has the targets of the group's present members only."""
-    for member_id in whole.given.keys() - group.members.keys():
-        del whole.given[member_id]
-        whole.records.add(write_record(*records.target_tombstone(group.group_id, member_id)))
+def amended(
+    group: StreamsGroup,
+    whole: StreamsWholeTarget,
+    targets: Mapping[str, StreamsTasks],
+    members: Mapping[str, StreamsMember],
+) -> None:
+    """Change `whole` so that it has the targets of the group's present members only.
+
+    Args:
+        members: Members that `targets` were made for. A member that was replaced by another with its instance id passes its
+            target to that one.
+    """
+    for member_id in members.keys() - group.members.keys():
+        heir = group.static_member(members[member_id].instance_id)
+        if whole.given.pop(member_id, None) is not None:
+            whole.records.add(write_record(*records.target_tombstone(group.group_id, member_id)))
+        if heir is not None and heir.member_id not in members:
+            tasks = whole.given[heir.member_id] = targets[member_id]
+            whole.records.add(write_record(*records.target(group.group_id, heir.member_id, tasks)))
 
 
-def changes(group: StreamsGroup, targets: Mapping[str, StreamsTasks], epoch: int, now_ms: int) -> list[Change]:
+def changes(
+    group_id: str, before: Mapping[str, StreamsTasks], targets: Mapping[str, StreamsTasks], epoch: int, now_ms: int
+) -> list[Change]:
     """Return the records of a new target assignment, without those of members whose targets stay the same."""
     changed = [
-        records.target(group.group_id, member_id, tasks)
+        records.target(group_id, member_id, tasks)
         for member_id, tasks in targets.items()
-        if group.targets.get(member_id) != tasks
+        if before.get(member_id) != tasks
     ]
-    return [*changed, records.target_metadata(group.group_id, epoch, now_ms)]
+    return [*changed, records.target_metadata(group_id, epoch, now_ms)]

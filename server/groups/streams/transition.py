@@ -217,9 +217,11 @@ class StreamsTransition:
         group, new = self.group, self.member
         if self.replaced is not None:
             self._replace_static(self.replaced)
+            # A known member that takes the place of another leaves its own tasks.
+            self._must_bump = self.replaced.member_id != new.member_id and new.member_id in group.members
         if new != self.old:
             self.changes.append(records.member_metadata(group.group_id, new))
-            self._must_bump = not around.is_static or has_other_inputs(self.old, new)
+            self._must_bump |= not around.is_static or has_other_inputs(self.old, new)
         self._take_topology()
         self._take_topics()
         self._take_epoch(claim)
@@ -313,13 +315,16 @@ class StreamsTransition:
         members = {**group.members, new.member_id: new}
         if self.replaced is not None and self.replaced.member_id != new.member_id:
             del members[self.replaced.member_id]
-        self.must_assign = group.is_assigning or targets.are_many(len(members), self.configured, around.configs)
+        offsets = {**group.task_offsets, new.member_id: self.offsets}
+        self.must_assign = group.is_assigning or targets.are_many(
+            len(members), offsets, self.configured, around.configs
+        )
         if self.must_assign:
             self._add_delayed_status("because the assignment is being computed.")
             return group.assignment_epoch, held
-        offsets = {**group.task_offsets, new.member_id: self.offsets}
         assigned = to_the_end(targets.new_targets(members, offsets, self.configured, around.configs))
-        self.changes += targets.changes(group, assigned, self._epoch, around.now_ms)
+        before = group.targets if self.replaced is None else {**group.targets, new.member_id: held}
+        self.changes += targets.changes(group.group_id, before, assigned, self._epoch, around.now_ms)
         self.has_assigned = True
         return self._epoch, assigned[new.member_id]
 

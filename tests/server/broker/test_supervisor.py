@@ -29,9 +29,9 @@ from ottla.server.runtime.gc_policy import PARTITIONS_KEPT_AT_ONCE, GcPolicy
 from ottla.storage.data_dirs.snapshots import SnapshotError
 from ottla.storage.disk.health import DataDirectoryError
 from ottla.storage.disk.os_files import OsFiles
-from ottla.storage.disk.paths import CLEAN_SHUTDOWN_FILE, NEXT_CONTENT
+from ottla.storage.disk.paths import CLEAN_SHUTDOWN_FILE, NEXT_CONTENT, TopicPartition
 from support.broker.admin import delete, metadata, topic_names
-from support.broker.conversation import create_topic, fetch, produce, records_of
+from support.broker.conversation import create_topic, fetch, fetch_request, produce, records_of
 from support.broker.raw_client import RawClient
 from support.disk.gated_files import GatedFiles
 from support.disk.troubled_files import TroubledFiles, nothing, trouble
@@ -191,6 +191,20 @@ async def test_a_client_of_the_former_run_does_not_create_its_old_topics_again(
 async def test_a_client_that_connects_after_a_reset_creates_a_topic_of_the_former_run(tmp_path: Path) -> None:
     async with lives_in(tmp_path) as supervisor:
         await fill(supervisor)
+        await supervisor.reset()
+        await ask(supervisor, lambda client: metadata(client, "t", create=True))
+        assert supervisor.broker.services.topics.get("t") is not None
+
+
+async def test_a_client_that_has_left_before_a_reset_has_no_effect_after_it(tmp_path: Path) -> None:
+    async with lives_in(tmp_path) as supervisor:
+        await fill(supervisor)
+        listener = supervisor.nodes[0].listeners[0]
+        with await trio.to_thread.run_sync(RawClient, listener.host, listener.port) as old:
+            end = supervisor.broker.services.topics.partition("t", 0).log.log_end_offset
+            old.send(fetch_request("t", end, max_wait_ms=60_000), 12)
+            while not supervisor.broker.services.waits.readers(TopicPartition("t", 0)):
+                await trio.lowlevel.checkpoint()
         await supervisor.reset()
         await ask(supervisor, lambda client: metadata(client, "t", create=True))
         assert supervisor.broker.services.topics.get("t") is not None

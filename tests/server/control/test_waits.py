@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 import ottla
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from ottla.server.control import records
 from ottla.server.runtime.errors import ControlError, Kind
 from support.broker.conversation import address, create_topic, fetch_request, produce
 from support.broker.raw_client import RawClient
@@ -70,6 +72,8 @@ def test_a_partition_is_read_while_a_fetch_waits_for_it(broker: ottla.Broker, co
         (0, "consumer", "127.0.0.1")
     ]
     assert timed_out(lambda: broker.wait_until_reading(topic, timeout_s=0)) == "no consumer reads t-1; waited 0 s"
+    consumer.close()
+    timed_out(lambda: broker.wait_until_reading(topic, partitions=[0], timeout_s=0))
 
 
 @pytest.mark.parametrize("version", [12, 17])
@@ -91,6 +95,50 @@ def test_a_fetch_without_a_session_counts_only_while_it_waits(
 ) -> None:
     consumer.ask(fetch_request(topic, 0), 12)
     timed_out(lambda: broker.wait_until_reading(topic, partitions=[0], timeout_s=0))
+
+
+def test_a_consumer_that_leaves_during_the_wait_does_not_count(
+    broker: ottla.Broker, consumer: RawClient, client: RawClient, topic: str
+) -> None:
+    def read(reader: RawClient, partition: int) -> None:
+        reader.ask(replace(fetch_request(topic, 0, partition), session_id=0, session_epoch=0), 12)
+
+    found = list[str]()
+
+    def wait() -> None:
+        found.extend(each.client_id for each in broker.wait_until_reading(topic, timeout_s=60).readers)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    read(consumer, 0)
+    timed_out(lambda: broker.wait_until_reading(topic, timeout_s=0.05))  # The thread has also looked.
+    consumer.close()
+    with pytest.raises(ControlError):
+        while True:  # until the broker has noticed
+            broker.wait_until_reading(topic, partitions=[0], timeout_s=0)
+    with RawClient(*address(broker), client_id="later") as later:
+        read(client, 1)
+        timed_out(lambda: broker.wait_until_reading(topic, timeout_s=0.05))
+        read(later, 0)
+        waiting.join()
+    assert found == ["later", client.client_id]
+
+
+def test_members_of_one_client_read_the_partitions_of_all(
+    broker: ottla.Broker, consumer: RawClient, topic: str
+) -> None:
+    epochs, owned = {"a": 0, "b": 0}, dict[str, Any]({"a": (), "b": ()})
+    for _ in range(5):
+        broker.clock.advance(seconds=1)
+        for name, epoch in epochs.items():
+            answer = heartbeat(consumer, topic, member_id=name, member_epoch=epoch, topic_partitions=owned[name])
+            epochs[name] = answer.member_epoch
+            if answer.assignment is not None:
+                rows = answer.assignment.topic_partitions
+                owned[name] = tuple(TopicPartitions(topic_id=row.topic_id, partitions=row.partitions) for row in rows)
+    assert [member.assigned for member in broker.wait_until_stable("g", 2, 0).members] == [("t-0",), ("t-1",)]
+    park(consumer, topic, 0, 1)
+    assert len(broker.wait_until_reading(topic, "g").readers) == 2
 
 
 def test_only_members_of_the_group_count(
@@ -127,6 +175,15 @@ def test_a_topic_is_consumed_when_all_of_it_is_committed(broker: ottla.Broker, c
     assert "t-0: committed 0, log end 1" in timed_out(lambda: broker.wait_until_consumed(topic, "g", 0))
     broker.commit("g", {(topic, 0): 1})
     broker.wait_until_consumed(topic, "g")
+
+
+def test_a_batch_that_is_too_large_to_show_is_not_consumed(
+    broker: ottla.Broker, client: RawClient, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "UNPACKED_BYTES_MAX", 10)
+    produce(client, topic, ("k", "v"))
+    broker.commit("g", {(topic, 0): 0})
+    assert "t-0: committed 0, log end 1" in timed_out(lambda: broker.wait_until_consumed(topic, "g", 0))
 
 
 def test_a_group_is_stable_with_its_members(broker: ottla.Broker, consumer: RawClient, topic: str) -> None:

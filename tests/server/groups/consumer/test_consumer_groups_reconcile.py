@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from ottla.protocol.errors import ErrorCode
-from ottla.server.groups.consumer.records import current_assignment
+from ottla.server.coordination.jobs import never
+from ottla.server.groups.consumer import targets
+from ottla.server.groups.consumer.records import current_assignment, member_metadata
 from ottla.server.groups.records import write_record
 from support.groups.consumer_groups import REBALANCE_MS, SESSION_MS, ConsumerGroups
 
@@ -178,6 +182,26 @@ def test_the_first_member_of_an_empty_group_has_everything_at_once() -> None:
         assert (joined.member_epoch, each.given(joined)) == (4, {"orders": {0, 1}})
 
 
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_an_assignment_for_members_that_have_all_left_is_dropped(
+    is_taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(targets, "ASSIGNED_AT_ONCE", 1)
+    groups = ConsumerGroups(orders=4, settings={"group_consumer_assignment_interval_ms": 1_000})
+    groups.works_at_once = False
+    groups.enter("a")
+    groups.coordinator._jobs.run(lambda: True)
+    groups.beat("a", -1)
+    joined = groups.enter("b") if is_taken else None
+    groups.coordinator._jobs.run(never)
+    table = groups.table()
+    assert table.assignment_epoch == 3, "a target never becomes an earlier one"
+    assert groups.restarted().table().assignment_epoch == 3
+    epoch = groups.enter("b").member_epoch if joined is None else groups.beat("b", joined.member_epoch).member_epoch
+    groups.coordinator._jobs.run(never)
+    assert groups.given(groups.beat("b", epoch, owns={})) == {"orders": {0, 1, 2, 3}}
+
+
 def test_a_vote_that_gives_the_group_another_assignor_brings_it_to_its_next_epoch() -> None:
     groups = ConsumerGroups(orders=2)
     groups.enter("a")
@@ -210,3 +234,14 @@ def test_a_member_in_an_unknown_state_restarts() -> None:
     assert groups.error("a", 2, owns={"orders": [0, 1]})[0] is ErrorCode.FENCED_MEMBER_EPOCH
     assert groups.given(groups.enter("a")) == {"orders": {0, 1}}
     assert groups.described().group_state == "Stable"
+
+
+def test_the_vote_for_an_assignor_of_another_broker_does_not_count() -> None:
+    groups = ConsumerGroups(orders=2)
+    groups.enter("a")
+    change = member_metadata("g", replace(groups.table().members["a"], assignor="of-another-broker"))
+    groups.store.append(groups.coordinator.partition_for("g"), [write_record(*change)], groups.now_ms)
+    groups = groups.restarted()
+    groups.enter("b")
+    assert groups.given(groups.beat("a", 2, owns={"orders": [0, 1]})) == {"orders": {0}}
+    assert groups.described().assignor_name == "uniform"

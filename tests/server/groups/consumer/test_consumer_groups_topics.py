@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from support.groups.consumer_groups import ConsumerGroups
-from support.groups.groups import MemoryStore
+from ottla.server.coordination.jobs import AT_ONCE
+from support.groups.consumer_groups import SESSION_MS, ConsumerGroups
+from support.groups.groups import FakeTopics, MemoryStore
 
 
 def test_added_partitions_are_assigned_by_the_next_heartbeat() -> None:
@@ -26,6 +27,23 @@ def test_the_epoch_of_a_member_that_leaves_is_also_that_of_changed_topics() -> N
     groups.beat("b", -1)
     answer = groups.beat("a", 2)
     assert (answer.member_epoch, groups.given(answer)) == (4, {"orders": {0, 1, 2}})
+
+
+def test_changed_topics_of_a_member_that_fails_are_not_looked_up_by_the_thousand() -> None:
+    groups = ConsumerGroups(topics=FakeTopics(orders=1, **{f"t{number}": 1 for number in range(AT_ONCE)}))
+    for member in "ab":
+        groups.enter(member, *groups.topics.names())
+    groups.advance(SESSION_MS - 1)
+    groups.beat("a", 1)
+    hashes = groups.coordinator._consumer._hashes
+    hashes.forget()
+    groups.grow_topic("orders", 3)
+    groups.advance(1)
+    assert groups.table().members.keys() == {"a"}
+    assert not hashes._numbers
+    for _ in range(2):
+        answer = groups.beat("a", groups.table().members["a"].epoch)
+    assert (groups.given(answer) or {})["orders"] == {0, 1, 2}
 
 
 def test_a_topic_created_later_is_assigned() -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Mapping
+from itertools import pairwise
 
 import pytest
 
 from ottla.protocol.messages.streams_group_heartbeat import TaskOffset
-from ottla.server.coordination.jobs import to_the_end
-from ottla.server.groups.streams.assignor import AssignedMember, LeastFirst, sticky
+from ottla.server.coordination.jobs import A_PIECE, to_the_end
+from ottla.server.groups.streams.assignor import AssignedMember, LeastFirst, _Work, sticky
 from ottla.server.groups.streams.configured import ConfiguredSubtopology, InternalTopic
 from ottla.server.groups.streams.member import NO_TASKS, StreamsTasks
 from support.noted import each_case
@@ -181,6 +182,25 @@ def test_a_piece_ends_by_tasks_not_by_members() -> None:
     assert sum(1 for _ in sticky(members, shapes, 0)) > of_the_rules + 5_000 // tasks_a_piece
     steps = sticky(again(members, assigned(members, shapes)), shapes, 0)
     assert sum(1 for _ in steps) > 5_000 // 100 + 2 * 5_000 // tasks_a_piece
+
+
+@pytest.mark.parametrize("is_standby", [False, True])
+def test_a_piece_looks_at_few_of_the_tasks_that_a_member_has_state_of(is_standby: bool) -> None:
+    count = 10_000
+    offsets = [TaskOffset(subtopology_id="0", partition=at, offset=1) for at in range(count)]
+    before = StreamsTasks(standby={"0": frozenset(range(count))})
+    members = {"a": AssignedMember("p", before) if is_standby else AssignedMember("p", NO_TASKS, offsets)}
+    work = _Work(members, {"0": one(count)}, 0)
+    sizes = [0, *(len(work._candidates) for _ in work.remember())]
+    assert max(later - earlier for earlier, later in pairwise(sizes)) <= A_PIECE
+
+
+def test_a_piece_looks_at_the_candidates_of_one_task() -> None:
+    offsets = [TaskOffset(subtopology_id="0", partition=at, offset=1) for at in range(100)]
+    members = {f"m{number}": AssignedMember(f"p{number}", NO_TASKS, offsets) for number in range(A_PIECE)}
+    work = _Work(members, {"0": one(100)}, 0)
+    to_the_end(work.remember())
+    assert sum(1 for _ in work.assign_active()) >= 100
 
 
 FROM_JAVA = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,7 @@ from ottla.protocol.messages.streams_group_topology_description_update import (
 )
 from ottla.server.config.options.group_options import DESCRIPTIONS
 from ottla.server.coordination.jobs import to_the_end
-from ottla.server.groups.streams.description import check_update
+from ottla.server.groups.streams.description import NAMES_MAX, check_update
 from support.groups.consumer_groups import raised
 from support.groups.streams_groups import StreamsGroups, table_of, topology
 from support.noted import each_case
@@ -139,6 +140,9 @@ def test_each_node_has_the_fields_of_its_type_and_each_name_once() -> None:
     )
 
 
+TOO_MANY = "Too many names in the description (limit 10000, and 1048576 characters)."
+MANY = tuple(map(str, range(NAMES_MAX)))
+LONG = "x" * 32_767
 STORE = "Global store must be composed of a source and a processor node."
 
 
@@ -156,6 +160,17 @@ STORE = "Global store must be composed of a source and a processor node."
             {"description": described_as(Node(name="n", node_type=4))},
             ErrorCode.INVALID_REQUEST,
             "Unknown topology node type: 4",
+        ),
+        *(
+            ({"description": too_large}, ErrorCode.INVALID_REQUEST, TOO_MANY)
+            for too_large in (
+                described_as(Node(name="n", node_type=2, successors=MANY)),
+                described_as(*(Node(name="n", node_type=1, source_topics=(LONG,)) for _ in range(33))),
+                described_as(stores=(TopologyDescriptionGlobalStore(source=replace(SOURCE, stores=MANY)),)),
+                TopologyDescription(
+                    subtopologies=(TopologyDescriptionSubtopology(subtopology_id="0"),) * (NAMES_MAX + 1)
+                ),
+            )
         ),
         *(
             ({"description": described_as(stores=(store,))}, ErrorCode.INVALID_REQUEST, STORE)

@@ -11,6 +11,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.streams_group_heartbeat import Endpoint, KeyValue, TaskOffset, TopicPartition
 from ottla.server.config.group_configs import GroupConfig
 from ottla.server.coordination.jobs import A_PIECE
+from ottla.server.groups.streams import targets
 from ottla.server.groups.streams.configured import StatusCode
 from support.groups.consumer_groups import raised
 from support.groups.groups import FakeTopics
@@ -496,6 +497,16 @@ def test_no_more_than_the_maximum_come_in_and_a_member_may_join_again() -> None:
         "The streams group has reached its maximum capacity of 1 members.",
     )
     assert groups.enter("a").member_id == "a"
+
+
+def test_a_group_whose_members_report_many_offsets_gets_its_target_from_a_job() -> None:
+    many = tuple(TaskOffset(subtopology_id="0", partition=at, offset=1) for at in range(targets.OFFSETS_AT_ONCE))
+    groups = StreamsGroups(orders=2)
+    groups.enter("a")
+    groups.beat("a", 2, task_offsets=many)
+    assert StatusCode.ASSIGNMENT_DELAYED not in statuses(groups.enter("b"))
+    delayed = statuses(groups.enter("c", task_offsets=many[:1]))
+    assert delayed[StatusCode.ASSIGNMENT_DELAYED] == "Assignment delayed because the assignment is being computed."
 
 
 def test_members_of_a_large_group_get_their_tasks_from_a_job() -> None:

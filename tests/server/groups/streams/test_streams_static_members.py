@@ -7,8 +7,9 @@ from typing import Any
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse, TaskOffset
+from ottla.server.coordination.jobs import never
 from ottla.server.groups.streams.configured import StatusCode
-from ottla.server.groups.streams.member import StreamsMemberState
+from ottla.server.groups.streams.member import StreamsMemberState, StreamsTasks
 from support.groups.consumer_groups import raised
 from support.groups.streams_groups import SESSION_MS, StreamsGroups, active, statuses, table_of
 
@@ -76,6 +77,32 @@ def test_a_member_that_returns_in_another_process_causes_another_target() -> Non
     groups.beat("b", AWAY, instance_id="i")
     assert enter(groups, "c", process_id="q", client="other").member_epoch == 3
     assert groups.table().members["c"].client_id == "other"
+
+
+def test_a_target_made_while_a_member_is_replaced_is_that_of_the_member_that_replaces_it() -> None:
+    groups = StreamsGroups(orders=2_000)
+    enter(groups, "a")
+    groups.beat("a", AWAY, instance_id="i")
+    groups.works_at_once = False
+    groups.enter("c")
+    groups.coordinator._jobs.run(lambda: True)
+    enter(groups, "b")
+    groups.coordinator._jobs.run(never)
+    table = groups.table()
+    (ours, theirs) = (table.targets[member].active["0"] for member in "bc")
+    assert (ours | theirs, ours & theirs) == (set(range(2_000)), set())
+    assert groups.restarted().table().targets == table.targets
+
+
+def test_a_known_member_that_takes_the_place_of_another_leaves_its_own_tasks() -> None:
+    groups = StreamsGroups(orders=4)
+    enter(groups, "a")
+    enter(groups, "b", instance_id="j")
+    groups.beat("a", 2, owns={"0": {0, 1, 2, 3}}, instance_id="i")
+    groups.beat("a", AWAY, instance_id="i")
+    enter(groups, "b")
+    assert groups.table().targets == {"b": StreamsTasks(active={"0": frozenset(range(4))})}
+    assert table_of(groups.restarted()) == table_of(groups)
 
 
 def test_a_member_that_was_giving_up_tasks_continues_when_it_returns() -> None:
