@@ -20,11 +20,14 @@ from typing import TypeAlias
 import trio
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.disk.paths import OFFSET_MAX
 from ..coordination.deps import CoordinatorDeps
 from ..partitions.large_appends import append_later
 from ..partitions.topics import NO_LEADER, Partition, Topic
 from ..runtime.nursery import Tasks
+from ..runtime.threads import Work, in_thread
+from ..runtime.time_slices import TimeSlice
 from .letters import Copies, Letters, copy_records
 from .loading import LeadSharePartition, ShareGroupConfig
 from .share_partition import DeadRecords
@@ -154,7 +157,12 @@ class DeadLetters:
                 offsets = [offset for one in some for offset in range(one.first, one.last + 1)]
                 copies = await copy_records(led.partition.log, offsets, max_bytes)
             letters = Letters(led.partition.topic_partition, led.key.group_id, self._deps.clock.now_ms())
-            batch, left = letters.batch(some, copies, max_bytes)
+            if copies.records:
+                data_dir = data_dir_of(partition.log)
+                batch, left = await in_thread(Work.READ, data_dir, letters.batch, some, copies, max_bytes)
+            else:
+                await TimeSlice().next()  # The batches of several share partitions would add up in one pass.
+                batch, left = letters.batch(some, copies, max_bytes)
             appends = self._deps.appends
             appends.check_insync(partition)
             done = await append_later(appends, partition, memoryview(batch), None)

@@ -24,6 +24,9 @@ READ_BYTES = 1 << 20
 UNPACKED_BYTES_MAX = 16 << 20
 """Maximum size of a batch, as stored and unpacked, whose records are copied."""
 
+BATCH_BYTES_MAX = 1 << 20
+"""Maximum size of a batch, unless one copy is larger: the topic may allow gigabytes."""
+
 REJECTED = b"Offset rejected by client."
 EXHAUSTED = b"Offset delivery count exceeded the threshold."
 _RECORD_OVERHEAD_BYTES = 31
@@ -69,22 +72,23 @@ class Letters:
         self._group = ("__dlq.errors.group", group_id.encode())
 
     def batch(self, some: Sequence[DeadRecords], copies: Copies, max_bytes: int) -> tuple[bytearray, list[DeadRecords]]:
-        """Make a batch of at most `max_bytes` with the first dead letters, and at least one. A copy that does not fit into a
-        batch of its own is left out.
+        """Make a batch with the first dead letters, and at least one. A copy that does not fit into a batch of its own is left
+        out.
 
         Args:
             some: Records in the order of their offsets.
+            max_bytes: Maximum size that the topic allows.
 
         Returns:
             The batch, and the records that it has no dead letters for.
         """
         records: list[RecordParts] = []
-        size_bytes = HEADER_BYTES
+        size_bytes, most_bytes = HEADER_BYTES, min(max_bytes, BATCH_BYTES_MAX)
         for at, one in enumerate(some):
             for offset in range(one.first, one.last + 1):
                 parts = self._record(one, offset, copies.records.get(offset, _NO_COPY))
                 part_bytes = _size_at_most(parts)
-                if records and (offset >= copies.end or size_bytes + part_bytes > max_bytes):
+                if records and (offset >= copies.end or size_bytes + part_bytes > most_bytes):
                     return build_batch(_numbered(records)), [one._replace(first=offset), *some[at + 1 :]]
                 if size_bytes + part_bytes > max_bytes and len(build_batch([parts])) > max_bytes:
                     parts = self._record(one, offset, _NO_COPY)
@@ -118,7 +122,7 @@ async def copy_records(log: Log, offsets: Sequence[int], max_bytes: int) -> Copi
 
     Args:
         offsets: Offsets in order.
-        max_bytes: Maximum size of one copy, and of all together.
+        max_bytes: Maximum size of one copy. All together are smaller than BATCH_BYTES_MAX, unless the first is larger.
     """
     found: dict[int, Copy] = {}
     at, room_bytes = 0, max_bytes
@@ -175,11 +179,12 @@ def _copy(part: FileSlice, offsets: Sequence[int], max_bytes: int, room_bytes: i
         for record in _records(batch) if wanted else ():
             if record.offset in wanted:
                 size_bytes = len(record.key or b"") + len(record.value or b"")
-                if room_bytes < size_bytes <= max_bytes:
+                if size_bytes > max_bytes:
+                    continue
+                if size_bytes > room_bytes:
                     return _Copied(found, bisect_left(offsets, record.offset), room_bytes, True)
-                if size_bytes <= max_bytes:
-                    found[record.offset] = Copy(record.key, record.value)
-                    room_bytes -= size_bytes
+                found[record.offset] = Copy(record.key, record.value)
+                room_bytes = min(room_bytes, BATCH_BYTES_MAX) - size_bytes
         done = end
     return _Copied(found, done, room_bytes, False)
 

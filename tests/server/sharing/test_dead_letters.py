@@ -25,6 +25,7 @@ from ottla.storage.disk.paths import TopicPartition
 from support.broker.in_process_broker import NOW_MS, pass_time, run_in_order
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import batch
+from support.passes import counting_passes
 from support.sharing.chaos_members import Connection, Member
 from support.sharing.dead_letters import LETTERS, Queue, queue
 
@@ -422,6 +423,45 @@ def test_batches_that_unpack_to_too_much_are_not_copied(monkeypatch: pytest.Monk
             await there.create()
             await reject(there)
             assert [(one.key, one.value) for one in there.letters()] == [(None, None), (b"k", b"v")]
+
+    run_in_order(main)
+
+
+def test_a_batch_of_letters_is_small_even_if_the_topic_allows_more() -> None:
+    values = ["x" * 300_000] * 9 + ["y" * 3_000_000] * 2 + ["z"]
+    records = [batch(("k", value), timestamp=NOW_MS) for value in values]
+
+    async def main() -> None:
+        async with queue(records=records, copies=True, options={"message_max_bytes": "100000000"}) as there:
+            await there.create(max_message_bytes="100000000")
+            await there.fetch()
+            leaders = there.broker.services.coordinators.share_leaders
+            led = leaders.find(SharePartitionKey("g", there.topic_id, 0))
+            assert led is not None
+            leaders._dead_letters.add(led, [DeadRecords(0, 11, 1, True)])
+            await trio.testing.wait_all_tasks_blocked()
+            assert there.dead() == [*range(12)]
+            assert [one.value for one in there.letters()] == [value.encode() for value in values]
+            log = there.broker.services.topics.partition(LETTERS, 0).log
+            sizes = [one.record_count for one in batches(log.read(0, max_bytes=1 << 30, up_to=12).read())]
+            assert sizes == [3, 3, 3, 1, 1, 1]
+
+    run_in_order(main)
+
+
+def test_only_few_batches_of_letters_are_made_in_one_pass_of_the_scheduler() -> None:
+    async def main() -> None:
+        async with queue() as there:
+            await there.create()
+            await there.fetch()
+            leaders = there.broker.services.coordinators.share_leaders
+            led = leaders.find(SharePartitionKey("g", there.topic_id, 0))
+            assert led is not None
+            async with counting_passes() as passes, trio.open_nursery() as nursery:
+                for _ in range(40):
+                    nursery.start_soon(leaders._dead_letters._write, led, [DeadRecords(0, 99, 1, True)])
+            assert len(there.dead()) == 4_000
+            assert passes.count >= 20
 
     run_in_order(main)
 
