@@ -55,17 +55,23 @@ class DeadLetters:
     Args:
         config_of: Function that returns a group's present options.
         bury: Function that archives records whose dead letters are written, or cannot be written.
+        ended: Function that is called when no record of a share partition waits for its dead letter any more.
     """
 
     def __init__(
-        self, deps: CoordinatorDeps, config_of: Callable[[str], ShareGroupConfig], bury: Bury, tasks: Tasks
+        self,
+        deps: CoordinatorDeps,
+        config_of: Callable[[str], ShareGroupConfig],
+        bury: Bury,
+        ended: Callable[[LeadSharePartition], None],
+        tasks: Tasks,
     ) -> None:
         self._deps = deps
         self._config_of = config_of
         self._bury = bury
+        self._ended = ended
         self._tasks = tasks
         self._waiting: dict[LeadSharePartition, deque[DeadRecords]] = {}
-        self._done: dict[LeadSharePartition, trio.Event] = {}
         self._places = trio.CapacityLimiter(ROUNDS_AT_ONCE)
 
     def add(self, led: LeadSharePartition, dead: Iterable[DeadRecords]) -> None:
@@ -75,17 +81,11 @@ class DeadLetters:
             waiting.extend(dead)
         elif first := deque(dead):
             self._waiting[led] = first
-            self._done[led] = trio.Event()
             self._tasks.start_soon(self._write_all, led, first)
 
     def is_writing(self, led: LeadSharePartition) -> bool:
         """Whether records of a share partition wait for their dead letters."""
         return led in self._waiting
-
-    async def written(self, led: LeadSharePartition) -> None:
-        """Wait until no record of a share partition waits for its dead letter."""
-        if (done := self._done.get(led)) is not None:
-            await done.wait()
 
     async def _write_all(self, led: LeadSharePartition, waiting: deque[DeadRecords]) -> None:
         try:
@@ -94,7 +94,7 @@ class DeadLetters:
                 await self._write_some(led, waiting)
         finally:
             del self._waiting[led]
-            self._done.pop(led).set()
+        self._ended(led)
 
     async def _write_some(self, led: LeadSharePartition, waiting: deque[DeadRecords]) -> None:
         """Write one batch, and archive its records. If the share partition is dropped, its next leader does it."""

@@ -18,6 +18,7 @@ from ottla.server.control.nodes import move_leader
 from ottla.server.partitions.topics import NO_LEADER, Partition
 from ottla.server.sharing import dead_letters, letters
 from ottla.server.sharing.acknowledging import ACCEPT, GAP, REJECT, RELEASE
+from ottla.server.sharing.dead_letters import BACKOFF_MS
 from ottla.server.sharing.letters import Copies, Copy, Letters
 from ottla.server.sharing.share_partition import DeadRecords
 from ottla.server.sharing.share_records import SharePartitionKey
@@ -336,6 +337,30 @@ def test_a_dropped_share_partition_gets_its_letters_from_its_next_leader(caplog:
     caplog.set_level(logging.ERROR, "ottla.sharing")
     run_in_order(main)
     assert not caplog.messages
+
+
+def test_disconnecting_members_leave_no_tasks_while_letters_wait_for_a_leader() -> None:
+    async def main() -> None:
+        async with queue(records=FIVE) as there:
+            await there.create()
+            partition = there.broker.services.topics.partition(LETTERS, 0)
+            leaders = there.broker.services.coordinators.share_leaders
+            leader, partition.leader = partition.leader, NO_LEADER
+            await reject(there)
+            tasks = len(leaders._tasks.nursery.child_tasks)
+            for _ in range(10):
+                there.connection.close()
+                await trio.testing.wait_all_tasks_blocked()
+                there.connection.epoch, there.connection.client.farewell = 0, None
+                assert await there.fetch() == []
+            there.connection.close()
+            await trio.testing.wait_all_tasks_blocked()
+            assert (len(leaders._tasks.nursery.child_tasks), len(leaders)) == (tasks, 1)
+            partition.leader = leader
+            await pass_time(there.broker, BACKOFF_MS[0])
+            assert (there.dead(), len(leaders)) == ([0, 1, 2, 3, 4], 0)
+
+    run_in_order(main)
 
 
 # Crashes
