@@ -92,6 +92,8 @@ class DeadLetters:
             await trio.lowlevel.checkpoint()  # a broker that is killed must not write any more
             while waiting and led.error is None:
                 await self._write_some(led, waiting)
+        except Exception:
+            log.exception("cannot archive records of %s", led.key.text)
         finally:
             del self._waiting[led]
         self._ended(led)

@@ -20,7 +20,7 @@ from ottla.server.sharing import dead_letters, letters
 from ottla.server.sharing.acknowledging import ACCEPT, GAP, REJECT, RELEASE
 from ottla.server.sharing.dead_letters import BACKOFF_MS
 from ottla.server.sharing.letters import Copies, Copy, Letters
-from ottla.server.sharing.share_partition import DeadRecords
+from ottla.server.sharing.share_partition import DeadRecords, SharePartition
 from ottla.server.sharing.share_records import SharePartitionKey
 from ottla.storage.disk.paths import TopicPartition
 from support.broker.in_process_broker import NOW_MS, pass_time, run_in_order
@@ -337,6 +337,25 @@ def test_a_dropped_share_partition_gets_its_letters_from_its_next_leader(caplog:
     caplog.set_level(logging.ERROR, "ottla.sharing")
     run_in_order(main)
     assert not caplog.messages
+
+
+def test_an_unexpected_error_ends_neither_the_broker_nor_later_letters(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with queue(records=FIVE) as there:
+            await there.create()
+            await there.fetch()
+            with monkeypatch.context() as broken:
+                broken.delattr(SharePartition, "bury")
+                await there.say({0: REJECT})
+            await there.say({1: REJECT})
+            assert there.dead() == [0, 1]
+
+    caplog.set_level(logging.ERROR, "ottla.sharing")
+    run_in_order(main)
+    (line,) = caplog.messages
+    assert line.startswith("cannot archive records of ")
 
 
 def test_disconnecting_members_leave_no_tasks_while_letters_wait_for_a_leader() -> None:
