@@ -108,7 +108,9 @@ def test_only_filters_on_topic_partition_and_key_are_pushed_down(tmp_path: Path)
     assert (only.of.partition, only.shares, reader.key) == (1, 1, b"k1")
 
 
-def test_a_plan_does_not_wait_until_the_high_watermarks_of_all_partitions_are_in_active_segments(tmp_path: Path) -> None:
+def test_a_plan_does_not_wait_until_the_high_watermarks_of_all_partitions_are_in_active_segments(
+    tmp_path: Path,
+) -> None:
     watermark = OffsetCheckpoint(OsFiles(), str(tmp_path / paths.REPLICATION_CHECKPOINT))
     log = make_log(OsFiles(), data_dir=str(tmp_path))
     append(log, ("k", "1"))

@@ -206,7 +206,7 @@ def test_segments_roll_by_size_time_and_index(
 
 @pytest.mark.parametrize("index_bytes", [12, 24, 60])
 def test_a_segment_whose_indexes_are_larger_than_allowed_now_rolls_or_closes(index_bytes: int) -> None:
-    options = {"index_interval_bytes": 2 * ONE_BYTES, "cleanup_policy": DELETE}
+    options: dict[str, Any] = {"index_interval_bytes": 2 * ONE_BYTES, "cleanup_policy": DELETE}
     log = make_log(**options)
     for timestamp in range(30):
         append(log, ("k", "v"), timestamp=timestamp)
