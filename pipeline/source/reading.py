@@ -148,12 +148,12 @@ Tails = MutableMapping[TopicPartition, Tail]
 
 
 class Bounds(NamedTuple):
-    """Start and end of the data that an isolation level shows, and the state of the files from which they follow; None: that
-    cannot be told."""
+    """Start and end of the data that an isolation level shows, and the state of the files from which they follow."""
 
     start_offset: int
     end_offset: int
     files: object
+    """None: they may change without a change of that state."""
 
 
 class LogReader:
