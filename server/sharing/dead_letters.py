@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TypeAlias
 
 import trio
@@ -22,6 +23,7 @@ import trio
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.disk.paths import OFFSET_MAX
+from ...storage.topics.config import COMPACT
 from ..coordination.deps import CoordinatorDeps
 from ..partitions.large_appends import append_later
 from ..partitions.topics import NO_LEADER, Partition, Topic
@@ -105,35 +107,18 @@ class DeadLetters:
         try:
             left = await self._write_patiently(led, some)
         except KafkaError as error:
-            if error.code is ErrorCode.INVALID_RECORD and (len(some) > 1 or some[0].first < some[0].last):
-                left = await self._write_singly(led, some)
-            else:
-                _note_lost(led, some, error.message)
-                if error.code in _TEMPORARY:  # The others have waited as long.
-                    while waiting and led.error is None:
-                        self._bury(led, some)
-                        await trio.lowlevel.checkpoint()
-                        some = _take(waiting, RECORDS_AT_ONCE)
-                        _note_lost(led, some, error.message)
+            _note_lost(led, some, error.message)
+            if error.code in _TEMPORARY:  # The others have waited as long.
+                while waiting and led.error is None:
+                    self._bury(led, some)
+                    await trio.lowlevel.checkpoint()
+                    some = _take(waiting, RECORDS_AT_ONCE)
+                    _note_lost(led, some, error.message)
         except Exception:
             log.exception("cannot write dead letters of %s", led.key.text)
         waiting.extendleft(reversed(left))
         if led.error is None:
             self._bury(led, _before(some, left))
-
-    async def _write_singly(self, led: LeadSharePartition, some: Sequence[DeadRecords]) -> list[DeadRecords]:
-        """Write each dead letter in a batch of its own, since the topic refused one of them, e.g. a compacted topic one without
-        key. Return the records that are left because the partition has no leader."""
-        for at, one in enumerate(some):
-            for offset in range(one.first, one.last + 1):
-                single = one._replace(first=offset, last=offset)
-                try:
-                    await self._write(led, [single])
-                except KafkaError as error:
-                    if error.code in _TEMPORARY:
-                        return [one._replace(first=offset), *some[at + 1 :]]
-                    _note_lost(led, [single], error.message)
-        return []
 
     async def _write_patiently(self, led: LeadSharePartition, some: Sequence[DeadRecords]) -> list[DeadRecords]:
         """Write dead letters, and wait while the partition has no leader. Return the records that are left."""
@@ -159,17 +144,23 @@ class DeadLetters:
                 offsets = [offset for one in some for offset in range(one.first, one.last + 1)]
                 copies = await copy_records(led.partition.log, offsets, max_bytes)
             letters = Letters(led.partition.topic_partition, led.key.group_id, self._deps.clock.now_ms())
+            needs_keys = COMPACT in partition.log.config.cleanup_policy
+            build = partial(letters.batch, some, copies, max_bytes, needs_keys=needs_keys)
             if copies.records:
-                data_dir = data_dir_of(partition.log)
-                batch, left = await in_thread(Work.READ, data_dir, letters.batch, some, copies, max_bytes)
+                made = await in_thread(Work.READ, data_dir_of(partition.log), build)
             else:
                 await TimeSlice().next()  # The batches of several share partitions would add up in one pass.
-                batch, left = letters.batch(some, copies, max_bytes)
+                made = build()
+            if made.keyless:
+                reason = f"compacted topic {partition.topic_partition.topic} accepts no records without keys"
+                _note_lost(led, made.keyless, reason)
+            if not made.data:
+                return made.left
             appends = self._deps.appends
             appends.check_insync(partition)
-            done = await append_later(appends, partition, memoryview(batch), None)
+            done = await append_later(appends, partition, memoryview(made.data), None)
         await appends.complete(partition.log, done)
-        return left
+        return made.left
 
     async def _destination(self, name: str, index: int) -> Partition:
         """Return the partition for the dead letters of a partition, and create its topic if necessary.
@@ -231,8 +222,9 @@ def _before(some: Sequence[DeadRecords], left: Sequence[DeadRecords]) -> list[De
 
 
 def _note_lost(led: LeadSharePartition, some: Sequence[DeadRecords], reason: str | None) -> None:
-    offsets = f"{some[0].first} to {some[-1].last}"
-    log.error("%s: records from offset %s are archived without dead letters: %s", led.key.text, offsets, reason)
+    count = sum(one.last - one.first + 1 for one in some)
+    which = f"{count} of the records from offset {some[0].first} to {some[-1].last}"
+    log.error("%s: %s are archived without dead letters: %s", led.key.text, which, reason)
 
 
 def _refusal(reason: str) -> KafkaError:

@@ -265,30 +265,14 @@ def test_a_compacted_topic_takes_the_letters_that_have_keys(caplog: pytest.LogCa
             await reject(there)
             assert there.dead() == [0, 2]
             assert there.state.delivery_complete_count == 3
+            log = there.broker.services.topics.partition(LETTERS, 0).log
+            (one,) = batches(log.read(0, max_bytes=1 << 20, up_to=2).read())
+            assert one.record_count == 2, "each letter in a batch of its own would read its record's batch again"
 
     caplog.set_level(logging.ERROR, "ottla.sharing")
     run_in_order(main)
     (line,) = caplog.messages
     assert "records from offset 1 to 1 are archived without dead letters" in line
-
-
-def test_letters_of_a_compacted_topic_wait_for_a_leader_too() -> None:
-    async def main() -> None:
-        async with queue(records=WITHOUT_KEY, copies=True) as there:
-            await there.create(cleanup_policy="compact")
-            partition = there.broker.services.topics.partition(LETTERS, 0)
-            writer = there.broker.services.coordinators.share_leaders._dead_letters
-            await there.fetch()
-            led = there.broker.services.coordinators.share_leaders.find(SharePartitionKey("g", there.topic_id, 0))
-            assert led is not None
-            leader, partition.leader = partition.leader, NO_LEADER
-            some = [DeadRecords(0, 2, 1, True)]
-            assert await writer._write_singly(led, some) == some
-            partition.leader = leader
-            assert await writer._write_singly(led, some) == []
-            assert there.dead() == [0, 2]
-
-    run_in_order(main)
 
 
 @pytest.mark.parametrize("comes_back", [True, False])
@@ -434,26 +418,35 @@ def offsets(data: bytes | bytearray) -> list[int]:
 
 def test_a_batch_has_the_letters_that_fit_and_tells_which_are_left() -> None:
     made = Letters(SOURCE, "g", NOW_MS)
-    whole, left = made.batch([dead(3, 5), dead(9, 9)], Copies({}, 10), 1 << 20)
+    whole, left, _ = made.batch([dead(3, 5), dead(9, 9)], Copies({}, 10), 1 << 20)
     assert (offsets(whole), left) == ([3, 4, 5, 9], [])
-    part, left = made.batch([dead(3, 5), dead(9, 9)], Copies({}, 10), len(whole) - 1)
+    part, left, _ = made.batch([dead(3, 5), dead(9, 9)], Copies({}, 10), len(whole) - 1)
     assert offsets(part) == [3, 4, 5][: len(offsets(part))] and left[-1] == dead(9, 9)
-    single, left = made.batch([dead(3, 5)], Copies({}, 10), 1)
+    single, left, _ = made.batch([dead(3, 5)], Copies({}, 10), 1)
     assert (offsets(single), left) == ([3], [dead(4, 5)]), "the log refuses it"
-    _, left = made.batch([dead(3, 5)], Copies({}, 4), 1 << 20)
+    _, left, _ = made.batch([dead(3, 5)], Copies({}, 4), 1 << 20)
     assert left == [dead(4, 5)], "copies of the others were not read"
+
+
+def test_letters_without_keys_are_left_out_if_the_topic_needs_keys() -> None:
+    made = Letters(SOURCE, "g", NOW_MS)
+    copies = Copies({3: Copy(None, b"v"), 5: Copy(b"k", None)}, 6)
+    data, left, keyless = made.batch([dead(3, 7)], copies, 1 << 20, needs_keys=True)
+    assert (offsets(data), left, keyless) == ([5], [dead(6, 7)], [dead(3, 3), dead(4, 4)])
+    nothing = made.batch([dead(3, 7)], Copies({}, 5), 1 << 20, needs_keys=True)
+    assert nothing == (bytearray(), [dead(5, 7)], [dead(3, 3), dead(4, 4)]), "copies of the others were not read"
 
 
 def test_a_copy_is_left_out_only_if_it_does_not_fit_alone() -> None:
     made = Letters(SOURCE, "g", NOW_MS)
     copies = Copies({0: Copy(b"k", b"v" * 100), 1: Copy(b"k", b"v" * 500)}, 2)
     largest = len(made.batch([dead(1, 1)], copies, 1 << 20)[0])
-    data, left = made.batch([dead(1, 1)], copies, largest)
+    data, left, _ = made.batch([dead(1, 1)], copies, largest)
     (batch_made,) = batches(bytes(data))
     assert [record.value for record in batch_made.records()] == [b"v" * 500] and not left
-    data, left = made.batch([dead(0, 1)], copies, largest)
+    data, left, _ = made.batch([dead(0, 1)], copies, largest)
     assert (offsets(data), left) == ([0], [dead(1, 1)]), "it fits into the next batch"
-    data, left = made.batch([dead(1, 1)], copies, largest - 1)
+    data, left, _ = made.batch([dead(1, 1)], copies, largest - 1)
     (batch_made,) = batches(bytes(data))
     assert [(record.key, record.value) for record in batch_made.records()] == [(None, None)] and not left
 
