@@ -25,7 +25,7 @@ from ..stores.store import Store
 from ..stores.stores import Stores
 from .latest import read_part, round_that_sees_all
 from .snapshot import NEWEST, NewestRows, chosen, every_key, rows_at_most
-from .snapshot_rounds import ROUNDS_MAX, Round
+from .snapshot_rounds import ROUNDS_MAX, Round, first_round
 
 KEYS_A_TASK = 1 << 22
 """Number of keys that a task holds: 41 bytes each, and about 130 during the merge, 550 MB."""
@@ -73,7 +73,8 @@ class LatestReader(BatchReader):
         store, found = partitions_of(self.options)
         rows = {tp: 0 for tp in found if not self.narrowing.excludes(tp)}
         if rows and self.key is None:
-            for split in (task.split for task in round_that_sees_all(store, [*rows]).tasks):
+            # Only the reads wait until they see all, each for its own partition: all of them may never be seen at once.
+            for split in (task.split for task in first_round(store, [*rows]).tasks):
                 rows[split.of] += rows_at_most(split)
         shares = {tp: max(1, -(-count // KEYS_A_TASK)) for tp, count in rows.items()}
         return [LatestPartition(tp, share, shares[tp]) for tp in rows for share in range(shares[tp])]

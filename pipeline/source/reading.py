@@ -153,6 +153,7 @@ class Bounds(NamedTuple):
     start_offset: int
     end_offset: int
     files: object
+    """None: they may change without a change of that state."""
 
 
 class LogReader:
@@ -210,7 +211,8 @@ class LogReader:
         if before is not None and files is not None and files == before.files:
             return before
         with self.opened(tp, from_offset=OFFSET_MAX) as log:
-            return Bounds(log.start_offset, log.end_offset, files)
+            # Batches do not change the size of a preallocated file, and two may be written between two ticks of the clock.
+            return Bounds(log.start_offset, log.end_offset, None if log.log.torn_bytes else files)
 
     def _state(self, store: Store, tp: TopicPartition) -> object:
         """Return what every change of a log changes: the names, the last log file, and the checkpoints."""

@@ -15,16 +15,21 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TypeAlias
 
 import trio
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.disk.paths import OFFSET_MAX
+from ...storage.topics.config import COMPACT
 from ..coordination.deps import CoordinatorDeps
 from ..partitions.large_appends import append_later
 from ..partitions.topics import NO_LEADER, Partition, Topic
 from ..runtime.nursery import Tasks
+from ..runtime.threads import Work, in_thread
+from ..runtime.time_slices import TimeSlice
 from .letters import Copies, Letters, copy_records
 from .loading import LeadSharePartition, ShareGroupConfig
 from .share_partition import DeadRecords
@@ -52,17 +57,23 @@ class DeadLetters:
     Args:
         config_of: Function that returns a group's present options.
         bury: Function that archives records whose dead letters are written, or cannot be written.
+        ended: Function that is called when no record of a share partition waits for its dead letter any more.
     """
 
     def __init__(
-        self, deps: CoordinatorDeps, config_of: Callable[[str], ShareGroupConfig], bury: Bury, tasks: Tasks
+        self,
+        deps: CoordinatorDeps,
+        config_of: Callable[[str], ShareGroupConfig],
+        bury: Bury,
+        ended: Callable[[LeadSharePartition], None],
+        tasks: Tasks,
     ) -> None:
         self._deps = deps
         self._config_of = config_of
         self._bury = bury
+        self._ended = ended
         self._tasks = tasks
         self._waiting: dict[LeadSharePartition, deque[DeadRecords]] = {}
-        self._done: dict[LeadSharePartition, trio.Event] = {}
         self._places = trio.CapacityLimiter(ROUNDS_AT_ONCE)
 
     def add(self, led: LeadSharePartition, dead: Iterable[DeadRecords]) -> None:
@@ -72,26 +83,22 @@ class DeadLetters:
             waiting.extend(dead)
         elif first := deque(dead):
             self._waiting[led] = first
-            self._done[led] = trio.Event()
             self._tasks.start_soon(self._write_all, led, first)
 
     def is_writing(self, led: LeadSharePartition) -> bool:
         """Whether records of a share partition wait for their dead letters."""
         return led in self._waiting
 
-    async def written(self, led: LeadSharePartition) -> None:
-        """Wait until no record of a share partition waits for its dead letter."""
-        if (done := self._done.get(led)) is not None:
-            await done.wait()
-
     async def _write_all(self, led: LeadSharePartition, waiting: deque[DeadRecords]) -> None:
         try:
             await trio.lowlevel.checkpoint()  # a broker that is killed must not write any more
             while waiting and led.error is None:
                 await self._write_some(led, waiting)
+        except Exception:
+            log.exception("cannot archive records of %s", led.key.text)
         finally:
             del self._waiting[led]
-            self._done.pop(led).set()
+        self._ended(led)
 
     async def _write_some(self, led: LeadSharePartition, waiting: deque[DeadRecords]) -> None:
         """Write one batch, and archive its records. If the share partition is dropped, its next leader does it."""
@@ -100,35 +107,18 @@ class DeadLetters:
         try:
             left = await self._write_patiently(led, some)
         except KafkaError as error:
-            if error.code is ErrorCode.INVALID_RECORD and (len(some) > 1 or some[0].first < some[0].last):
-                left = await self._write_singly(led, some)
-            else:
-                _note_lost(led, some, error.message)
-                if error.code in _TEMPORARY:  # The others have waited as long.
-                    while waiting and led.error is None:
-                        self._bury(led, some)
-                        await trio.lowlevel.checkpoint()
-                        some = _take(waiting, RECORDS_AT_ONCE)
-                        _note_lost(led, some, error.message)
+            _note_lost(led, some, error.message)
+            if error.code in _TEMPORARY:  # The others have waited as long.
+                while waiting and led.error is None:
+                    self._bury(led, some)
+                    await trio.lowlevel.checkpoint()
+                    some = _take(waiting, RECORDS_AT_ONCE)
+                    _note_lost(led, some, error.message)
         except Exception:
             log.exception("cannot write dead letters of %s", led.key.text)
         waiting.extendleft(reversed(left))
         if led.error is None:
             self._bury(led, _before(some, left))
-
-    async def _write_singly(self, led: LeadSharePartition, some: Sequence[DeadRecords]) -> list[DeadRecords]:
-        """Write each dead letter in a batch of its own, since the topic refused one of them, e.g. a compacted topic one without
-        key. Return the records that are left because the partition has no leader."""
-        for at, one in enumerate(some):
-            for offset in range(one.first, one.last + 1):
-                single = one._replace(first=offset, last=offset)
-                try:
-                    await self._write(led, [single])
-                except KafkaError as error:
-                    if error.code in _TEMPORARY:
-                        return [one._replace(first=offset), *some[at + 1 :]]
-                    _note_lost(led, [single], error.message)
-        return []
 
     async def _write_patiently(self, led: LeadSharePartition, some: Sequence[DeadRecords]) -> list[DeadRecords]:
         """Write dead letters, and wait while the partition has no leader. Return the records that are left."""
@@ -154,12 +144,23 @@ class DeadLetters:
                 offsets = [offset for one in some for offset in range(one.first, one.last + 1)]
                 copies = await copy_records(led.partition.log, offsets, max_bytes)
             letters = Letters(led.partition.topic_partition, led.key.group_id, self._deps.clock.now_ms())
-            batch, left = letters.batch(some, copies, max_bytes)
+            needs_keys = COMPACT in partition.log.config.cleanup_policy
+            build = partial(letters.batch, some, copies, max_bytes, needs_keys=needs_keys)
+            if copies.records:
+                made = await in_thread(Work.READ, data_dir_of(partition.log), build)
+            else:
+                await TimeSlice().next()  # The batches of several share partitions would add up in one pass.
+                made = build()
+            if made.keyless:
+                reason = f"compacted topic {partition.topic_partition.topic} accepts no records without keys"
+                _note_lost(led, made.keyless, reason)
+            if not made.data:
+                return made.left
             appends = self._deps.appends
             appends.check_insync(partition)
-            done = await append_later(appends, partition, memoryview(batch), None)
+            done = await append_later(appends, partition, memoryview(made.data), None)
         await appends.complete(partition.log, done)
-        return left
+        return made.left
 
     async def _destination(self, name: str, index: int) -> Partition:
         """Return the partition for the dead letters of a partition, and create its topic if necessary.
@@ -221,8 +222,9 @@ def _before(some: Sequence[DeadRecords], left: Sequence[DeadRecords]) -> list[De
 
 
 def _note_lost(led: LeadSharePartition, some: Sequence[DeadRecords], reason: str | None) -> None:
-    offsets = f"{some[0].first} to {some[-1].last}"
-    log.error("%s: records from offset %s are archived without dead letters: %s", led.key.text, offsets, reason)
+    count = sum(one.last - one.first + 1 for one in some)
+    which = f"{count} of the records from offset {some[0].first} to {some[-1].last}"
+    log.error("%s: %s are archived without dead letters: %s", led.key.text, which, reason)
 
 
 def _refusal(reason: str) -> KafkaError:

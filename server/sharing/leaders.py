@@ -86,7 +86,9 @@ class ShareLeaders:
         """Node id and session -> event that is set when the member's records there are released. For two sessions that end in
         succession, it is that of the later one."""
         self._beginning = ShareStateLoader(deps, states, self.config_of)
-        self._dead_letters = DeadLetters(deps, self.config_of, self._bury, tasks)
+        self._dead_letters = DeadLetters(deps, self.config_of, self._bury, self._letters_written, tasks)
+        self._unused: set[LeadSharePartition] = set()
+        """Share partitions to drop when their dead letters are written, if their group has no members then."""
         self._is_closed = False
         self._sleep = trio.CancelScope()
         self._deadlines = Deadlines(deps.clock.elapsed_ms, self._wake)
@@ -277,19 +279,20 @@ class ShareLeaders:
         for session, done in leaving:
             await self._release(node_id, session, done)
         time_slice = TimeSlice()
-        writing: list[LeadSharePartition] = []
         for group_id in {*groups, *(session.key.group_id for session, _ in leaving)}:
             async for key in time_slice.each(tuple(self._of_groups.get(group_id, ()))):
                 if self._has_members(group_id):
                     break
                 if (led := self._led.get(key)) is not None and self._dead_letters.is_writing(led):
-                    writing.append(led)
+                    self._unused.add(led)
                 else:
                     self.drop_replaced(key)
-        for led in writing:
-            await self._dead_letters.written(led)
+
+    def _letters_written(self, led: LeadSharePartition) -> None:
+        if led in self._unused:
+            self._unused.remove(led)
             if not self._has_members(led.key.group_id):
-                self.drop_replaced(led.key)
+                self._drop(led, _moved_error(led.partition))
 
     def _has_members(self, group_id: str) -> bool:
         return any(of_node.members(group_id) for of_node in self.sessions.values())

@@ -24,6 +24,9 @@ READ_BYTES = 1 << 20
 UNPACKED_BYTES_MAX = 16 << 20
 """Maximum size of a batch, as stored and unpacked, whose records are copied."""
 
+BATCH_BYTES_MAX = 1 << 20
+"""Maximum size of a batch, unless one copy is larger: the topic may allow gigabytes."""
+
 REJECTED = b"Offset rejected by client."
 EXHAUSTED = b"Offset delivery count exceeded the threshold."
 _RECORD_OVERHEAD_BYTES = 31
@@ -52,6 +55,19 @@ class Copies(NamedTuple):
 _NO_COPY = Copy(None, None)
 
 
+class LetterBatch(NamedTuple):
+    """
+    Attributes:
+        data: The batch; empty without dead letters.
+        left: Records that were not looked at.
+        keyless: Records without dead letters, since these would have no keys.
+    """
+
+    data: bytearray
+    left: list[DeadRecords]
+    keyless: list[DeadRecords]
+
+
 class Letters:
     """Dead letters for records of one partition.
 
@@ -68,29 +84,35 @@ class Letters:
         )
         self._group = ("__dlq.errors.group", group_id.encode())
 
-    def batch(self, some: Sequence[DeadRecords], copies: Copies, max_bytes: int) -> tuple[bytearray, list[DeadRecords]]:
-        """Make a batch of at most `max_bytes` with the first dead letters, and at least one. A copy that does not fit into a
-        batch of its own is left out.
+    def batch(
+        self, some: Sequence[DeadRecords], copies: Copies, max_bytes: int, *, needs_keys: bool = False
+    ) -> LetterBatch:
+        """Make a batch with the first dead letters. A copy that does not fit into a batch of its own is left out.
 
         Args:
             some: Records in the order of their offsets.
-
-        Returns:
-            The batch, and the records that it has no dead letters for.
+            max_bytes: Maximum size that the topic allows.
+            needs_keys: Leave out dead letters without keys, as the topic is compacted.
         """
         records: list[RecordParts] = []
-        size_bytes = HEADER_BYTES
+        keyless: list[DeadRecords] = []
+        size_bytes, most_bytes = HEADER_BYTES, min(max_bytes, BATCH_BYTES_MAX)
         for at, one in enumerate(some):
             for offset in range(one.first, one.last + 1):
                 parts = self._record(one, offset, copies.records.get(offset, _NO_COPY))
                 part_bytes = _size_at_most(parts)
-                if records and (offset >= copies.end or size_bytes + part_bytes > max_bytes):
-                    return build_batch(_numbered(records)), [one._replace(first=offset), *some[at + 1 :]]
-                if size_bytes + part_bytes > max_bytes and len(build_batch([parts])) > max_bytes:
+                is_full = bool(records) and size_bytes + part_bytes > most_bytes
+                if is_full or ((records or keyless) and offset >= copies.end):
+                    left = [one._replace(first=offset), *some[at + 1 :]]
+                    return LetterBatch(_built(records), left, keyless)
+                if size_bytes + part_bytes > max_bytes and len(_built([parts])) > max_bytes:
                     parts = self._record(one, offset, _NO_COPY)
-                records.append(parts)
-                size_bytes += part_bytes
-        return build_batch(_numbered(records)), []
+                if needs_keys and parts[2] is None:
+                    keyless.append(one._replace(first=offset, last=offset))
+                else:
+                    records.append(parts)
+                    size_bytes += part_bytes
+        return LetterBatch(_built(records), [], keyless)
 
     def _record(self, one: DeadRecords, offset: int, copy: Copy) -> RecordParts:
         headers = (
@@ -103,8 +125,8 @@ class Letters:
         return 0, self._now_ms, copy.key, copy.value, headers
 
 
-def _numbered(records: Sequence[RecordParts]) -> Iterator[RecordParts]:
-    return ((at, *parts[1:]) for at, parts in enumerate(records))
+def _built(records: Sequence[RecordParts]) -> bytearray:
+    return build_batch((at, *parts[1:]) for at, parts in enumerate(records)) if records else bytearray()
 
 
 def _size_at_most(parts: RecordParts) -> int:
@@ -118,7 +140,7 @@ async def copy_records(log: Log, offsets: Sequence[int], max_bytes: int) -> Copi
 
     Args:
         offsets: Offsets in order.
-        max_bytes: Maximum size of one copy, and of all together.
+        max_bytes: Maximum size of one copy. All together are smaller than BATCH_BYTES_MAX, unless the first is larger.
     """
     found: dict[int, Copy] = {}
     at, room_bytes = 0, max_bytes
@@ -175,11 +197,12 @@ def _copy(part: FileSlice, offsets: Sequence[int], max_bytes: int, room_bytes: i
         for record in _records(batch) if wanted else ():
             if record.offset in wanted:
                 size_bytes = len(record.key or b"") + len(record.value or b"")
-                if room_bytes < size_bytes <= max_bytes:
+                if size_bytes > max_bytes:
+                    continue
+                if size_bytes > room_bytes:
                     return _Copied(found, bisect_left(offsets, record.offset), room_bytes, True)
-                if size_bytes <= max_bytes:
-                    found[record.offset] = Copy(record.key, record.value)
-                    room_bytes -= size_bytes
+                found[record.offset] = Copy(record.key, record.value)
+                room_bytes = min(room_bytes, BATCH_BYTES_MAX) - size_bytes
         done = end
     return _Copied(found, done, room_bytes, False)
 

@@ -132,7 +132,8 @@ class TimeIndex(SparseIndex):
         """Add that up to `offset` the largest timestamp is `timestamp`. The same timestamp again adds nothing.
 
         Args:
-            force: Use the place that is reserved for the final entry if no other is left.
+            force: Add the final entry, which has a reserved place. But a full index also gets it: `segment.index.bytes` may have
+                been larger when the file was written.
 
         Raises:
             ValueError: Timestamp or offset below the last entry's, more than 31 bits above the base, or
@@ -145,7 +146,8 @@ class TimeIndex(SparseIndex):
         if timestamp < last_timestamp or offset < last_offset:
             raise ValueError(f"{(timestamp, offset)} does not come after {self.last_entry}: {self.path}")
         if timestamp > last_timestamp:
-            self._add(relative, timestamp, self._max_count if force else self._max_count - 1)
+            count = len(self._offsets) + 1 if force else self._max_count - self.KEPT_COUNT
+            self._add(relative, timestamp, count)
 
     def lookup(self, timestamp: int) -> tuple[int, int]:
         """Return (timestamp, offset) of the last entry at or before `timestamp`; (-1, base offset) if none is."""

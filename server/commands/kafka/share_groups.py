@@ -24,6 +24,13 @@ from .asking import ClusterViews
 Place: TypeAlias = tuple[str, int]
 """Topic and partition."""
 _DEAD_LETTERS = "errors.deadletterqueue.topic.name"
+_NOT_SHOWN = frozenset(
+    {
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,  # the option may have any name
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    }
+)
 
 
 class SharePosition(NamedTuple):
@@ -60,7 +67,7 @@ def dead_letters_of(cluster: ClusterViews, group_id: str) -> DeadLetterTopic | N
             records = sum(ends.values()) - sum(cluster.offsets_at(topic, EARLIEST).values()) if ends else None
             return DeadLetterTopic(topic, records)
     except KafkaError as error:
-        if error.code not in (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
+        if error.code not in _NOT_SHOWN:
             raise
     return DeadLetterTopic(topic, None) if topic else None
 

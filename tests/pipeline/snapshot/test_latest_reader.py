@@ -20,6 +20,8 @@ from ottla.pipeline.source.data_source_api import EqualTo, Filter, GreaterThan, 
 from ottla.pipeline.source.read_options import parse_options
 from ottla.pipeline.source.source import PUSHDOWN_CONF, OttlaSource
 from ottla.pipeline.stores.store import Store
+from ottla.storage.disk import paths
+from ottla.storage.disk.checkpoints import OffsetCheckpoint
 from ottla.storage.disk.os_files import OsFiles
 from support.logs.make_log import TP, Producer, append, clean, latest_values, make_log, remove_deleted
 from support.pipeline.stored_topic import TOPIC, stored_topic
@@ -104,6 +106,22 @@ def test_only_filters_on_topic_partition_and_key_are_pushed_down(tmp_path: Path)
     (only,) = reader.partitions()
     assert isinstance(only, LatestPartition)
     assert (only.of.partition, only.shares, reader.key) == (1, 1, b"k1")
+
+
+def test_a_plan_does_not_wait_until_the_high_watermarks_of_all_partitions_are_in_active_segments(
+    tmp_path: Path,
+) -> None:
+    watermark = OffsetCheckpoint(OsFiles(), str(tmp_path / paths.REPLICATION_CHECKPOINT))
+    log = make_log(OsFiles(), data_dir=str(tmp_path))
+    append(log, ("k", "1"))
+    watermark.write({TP: 1})
+    append(log, ("k", "2"), roll=True)
+    append(log, ("k", "3"))
+    (planned,) = LatestReader(parse_options({"path": str(tmp_path)}), SCHEMA).partitions()
+    assert isinstance(planned, LatestPartition)
+    watermark.write({TP: 3})
+    assert found(tmp_path, share=planned.share, shares=planned.shares) == {b"k": b"3"}
+    log.release_files()
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'ot
 
 from ottla.pipeline.source.batch_reader import SplitPartition
 from ottla.pipeline.source.read_options import ReadOptions, by_partition
-from ottla.pipeline.source.reading import LogReader, Task
+from ottla.pipeline.source.reading import Bounds, LogReader, Task
 from ottla.pipeline.source.split_reader import Wanted, read_split
 from ottla.pipeline.source.stream import StreamReader
 from ottla.pipeline.stores.log_tails import Tail
@@ -116,6 +116,24 @@ def test_a_triggers_cost_grows_with_new_records_only(tmp_path: Path, isolation_l
     assert long == short
     assert long[0] <= 60
     assert long[1] <= 15, "a directory without changes is listed, and its log is not opened"
+
+
+@pytest.mark.parametrize("preallocate", [False, True])
+def test_bounds_are_kept_unless_a_batch_may_leave_size_and_time_of_the_file_as_they_are(
+    tmp_path: Path, preallocate: bool
+) -> None:
+    log = make_log(OsFiles(), tp=A0, data_dir=str(tmp_path), preallocate=preallocate, segment_bytes=1 << 20)
+    append(log, ("k", "1"))
+
+    def look(before: Bounds | None) -> Bounds:
+        return LogReader(Store(str(tmp_path)), committed=False).bounds(A0, before)
+
+    now = look(None)
+    within_one_tick = now._replace(end_offset=0)
+    assert look(within_one_tick).end_offset == (1 if preallocate else 0)
+    append(log, ("k", "2"))
+    assert look(now).end_offset == 2
+    log.release_files()
 
 
 def outline(tasks: list[Task]) -> list[object]:

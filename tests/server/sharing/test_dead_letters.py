@@ -18,13 +18,15 @@ from ottla.server.control.nodes import move_leader
 from ottla.server.partitions.topics import NO_LEADER, Partition
 from ottla.server.sharing import dead_letters, letters
 from ottla.server.sharing.acknowledging import ACCEPT, GAP, REJECT, RELEASE
+from ottla.server.sharing.dead_letters import BACKOFF_MS
 from ottla.server.sharing.letters import Copies, Copy, Letters
-from ottla.server.sharing.share_partition import DeadRecords
+from ottla.server.sharing.share_partition import DeadRecords, SharePartition
 from ottla.server.sharing.share_records import SharePartitionKey
 from ottla.storage.disk.paths import TopicPartition
 from support.broker.in_process_broker import NOW_MS, pass_time, run_in_order
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import batch
+from support.passes import counting_passes
 from support.sharing.chaos_members import Connection, Member
 from support.sharing.dead_letters import LETTERS, Queue, queue
 
@@ -263,30 +265,14 @@ def test_a_compacted_topic_takes_the_letters_that_have_keys(caplog: pytest.LogCa
             await reject(there)
             assert there.dead() == [0, 2]
             assert there.state.delivery_complete_count == 3
+            log = there.broker.services.topics.partition(LETTERS, 0).log
+            (one,) = batches(log.read(0, max_bytes=1 << 20, up_to=2).read())
+            assert one.record_count == 2, "each letter in a batch of its own would read its record's batch again"
 
     caplog.set_level(logging.ERROR, "ottla.sharing")
     run_in_order(main)
     (line,) = caplog.messages
     assert "records from offset 1 to 1 are archived without dead letters" in line
-
-
-def test_letters_of_a_compacted_topic_wait_for_a_leader_too() -> None:
-    async def main() -> None:
-        async with queue(records=WITHOUT_KEY, copies=True) as there:
-            await there.create(cleanup_policy="compact")
-            partition = there.broker.services.topics.partition(LETTERS, 0)
-            writer = there.broker.services.coordinators.share_leaders._dead_letters
-            await there.fetch()
-            led = there.broker.services.coordinators.share_leaders.find(SharePartitionKey("g", there.topic_id, 0))
-            assert led is not None
-            leader, partition.leader = partition.leader, NO_LEADER
-            some = [DeadRecords(0, 2, 1, True)]
-            assert await writer._write_singly(led, some) == some
-            partition.leader = leader
-            assert await writer._write_singly(led, some) == []
-            assert there.dead() == [0, 2]
-
-    run_in_order(main)
 
 
 @pytest.mark.parametrize("comes_back", [True, False])
@@ -335,6 +321,49 @@ def test_a_dropped_share_partition_gets_its_letters_from_its_next_leader(caplog:
     caplog.set_level(logging.ERROR, "ottla.sharing")
     run_in_order(main)
     assert not caplog.messages
+
+
+def test_an_unexpected_error_ends_neither_the_broker_nor_later_letters(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with queue(records=FIVE) as there:
+            await there.create()
+            await there.fetch()
+            with monkeypatch.context() as broken:
+                broken.delattr(SharePartition, "bury")
+                await there.say({0: REJECT})
+            await there.say({1: REJECT})
+            assert there.dead() == [0, 1]
+
+    caplog.set_level(logging.ERROR, "ottla.sharing")
+    run_in_order(main)
+    (line,) = caplog.messages
+    assert line.startswith("cannot archive records of ")
+
+
+def test_disconnecting_members_leave_no_tasks_while_letters_wait_for_a_leader() -> None:
+    async def main() -> None:
+        async with queue(records=FIVE) as there:
+            await there.create()
+            partition = there.broker.services.topics.partition(LETTERS, 0)
+            leaders = there.broker.services.coordinators.share_leaders
+            leader, partition.leader = partition.leader, NO_LEADER
+            await reject(there)
+            tasks = len(leaders._tasks.nursery.child_tasks)
+            for _ in range(10):
+                there.connection.close()
+                await trio.testing.wait_all_tasks_blocked()
+                there.connection.epoch, there.connection.client.farewell = 0, None
+                assert await there.fetch() == []
+            there.connection.close()
+            await trio.testing.wait_all_tasks_blocked()
+            assert (len(leaders._tasks.nursery.child_tasks), len(leaders)) == (tasks, 1)
+            partition.leader = leader
+            await pass_time(there.broker, BACKOFF_MS[0])
+            assert (there.dead(), len(leaders)) == ([0, 1, 2, 3, 4], 0)
+
+    run_in_order(main)
 
 
 # Crashes
@@ -389,26 +418,35 @@ def offsets(data: bytes | bytearray) -> list[int]:
 
 def test_a_batch_has_the_letters_that_fit_and_tells_which_are_left() -> None:
     made = Letters(SOURCE, "g", NOW_MS)
-    whole, left = made.batch([dead(3, 5), dead(9, 9)], Copies({}, 10), 1 << 20)
+    whole, left, _ = made.batch([dead(3, 5), dead(9, 9)], Copies({}, 10), 1 << 20)
     assert (offsets(whole), left) == ([3, 4, 5, 9], [])
-    part, left = made.batch([dead(3, 5), dead(9, 9)], Copies({}, 10), len(whole) - 1)
+    part, left, _ = made.batch([dead(3, 5), dead(9, 9)], Copies({}, 10), len(whole) - 1)
     assert offsets(part) == [3, 4, 5][: len(offsets(part))] and left[-1] == dead(9, 9)
-    single, left = made.batch([dead(3, 5)], Copies({}, 10), 1)
+    single, left, _ = made.batch([dead(3, 5)], Copies({}, 10), 1)
     assert (offsets(single), left) == ([3], [dead(4, 5)]), "the log refuses it"
-    _, left = made.batch([dead(3, 5)], Copies({}, 4), 1 << 20)
+    _, left, _ = made.batch([dead(3, 5)], Copies({}, 4), 1 << 20)
     assert left == [dead(4, 5)], "copies of the others were not read"
+
+
+def test_letters_without_keys_are_left_out_if_the_topic_needs_keys() -> None:
+    made = Letters(SOURCE, "g", NOW_MS)
+    copies = Copies({3: Copy(None, b"v"), 5: Copy(b"k", None)}, 6)
+    data, left, keyless = made.batch([dead(3, 7)], copies, 1 << 20, needs_keys=True)
+    assert (offsets(data), left, keyless) == ([5], [dead(6, 7)], [dead(3, 3), dead(4, 4)])
+    nothing = made.batch([dead(3, 7)], Copies({}, 5), 1 << 20, needs_keys=True)
+    assert nothing == (bytearray(), [dead(5, 7)], [dead(3, 3), dead(4, 4)]), "copies of the others were not read"
 
 
 def test_a_copy_is_left_out_only_if_it_does_not_fit_alone() -> None:
     made = Letters(SOURCE, "g", NOW_MS)
     copies = Copies({0: Copy(b"k", b"v" * 100), 1: Copy(b"k", b"v" * 500)}, 2)
     largest = len(made.batch([dead(1, 1)], copies, 1 << 20)[0])
-    data, left = made.batch([dead(1, 1)], copies, largest)
+    data, left, _ = made.batch([dead(1, 1)], copies, largest)
     (batch_made,) = batches(bytes(data))
     assert [record.value for record in batch_made.records()] == [b"v" * 500] and not left
-    data, left = made.batch([dead(0, 1)], copies, largest)
+    data, left, _ = made.batch([dead(0, 1)], copies, largest)
     assert (offsets(data), left) == ([0], [dead(1, 1)]), "it fits into the next batch"
-    data, left = made.batch([dead(1, 1)], copies, largest - 1)
+    data, left, _ = made.batch([dead(1, 1)], copies, largest - 1)
     (batch_made,) = batches(bytes(data))
     assert [(record.key, record.value) for record in batch_made.records()] == [(None, None)] and not left
 
@@ -422,6 +460,45 @@ def test_batches_that_unpack_to_too_much_are_not_copied(monkeypatch: pytest.Monk
             await there.create()
             await reject(there)
             assert [(one.key, one.value) for one in there.letters()] == [(None, None), (b"k", b"v")]
+
+    run_in_order(main)
+
+
+def test_a_batch_of_letters_is_small_even_if_the_topic_allows_more() -> None:
+    values = ["x" * 300_000] * 9 + ["y" * 3_000_000] * 2 + ["z"]
+    records = [batch(("k", value), timestamp=NOW_MS) for value in values]
+
+    async def main() -> None:
+        async with queue(records=records, copies=True, options={"message_max_bytes": "100000000"}) as there:
+            await there.create(max_message_bytes="100000000")
+            await there.fetch()
+            leaders = there.broker.services.coordinators.share_leaders
+            led = leaders.find(SharePartitionKey("g", there.topic_id, 0))
+            assert led is not None
+            leaders._dead_letters.add(led, [DeadRecords(0, 11, 1, True)])
+            await trio.testing.wait_all_tasks_blocked()
+            assert there.dead() == [*range(12)]
+            assert [one.value for one in there.letters()] == [value.encode() for value in values]
+            log = there.broker.services.topics.partition(LETTERS, 0).log
+            sizes = [one.record_count for one in batches(log.read(0, max_bytes=1 << 30, up_to=12).read())]
+            assert sizes == [3, 3, 3, 1, 1, 1]
+
+    run_in_order(main)
+
+
+def test_only_few_batches_of_letters_are_made_in_one_pass_of_the_scheduler() -> None:
+    async def main() -> None:
+        async with queue() as there:
+            await there.create()
+            await there.fetch()
+            leaders = there.broker.services.coordinators.share_leaders
+            led = leaders.find(SharePartitionKey("g", there.topic_id, 0))
+            assert led is not None
+            async with counting_passes() as passes, trio.open_nursery() as nursery:
+                for _ in range(40):
+                    nursery.start_soon(leaders._dead_letters._write, led, [DeadRecords(0, 99, 1, True)])
+            assert len(there.dead()) == 4_000
+            assert passes.count >= 20
 
     run_in_order(main)
 

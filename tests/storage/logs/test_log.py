@@ -204,6 +204,22 @@ def test_segments_roll_by_size_time_and_index(
     assert bases(log) == expected
 
 
+@pytest.mark.parametrize("index_bytes", [12, 24, 60])
+def test_a_segment_whose_indexes_are_larger_than_allowed_now_rolls_or_closes(index_bytes: int) -> None:
+    options: dict[str, Any] = {"index_interval_bytes": 2 * ONE_BYTES, "cleanup_policy": DELETE}
+    log = make_log(**options)
+    for timestamp in range(30):
+        append(log, ("k", "v"), timestamp=timestamp)
+    log.close(0)
+    for ends in False, True:
+        log = make_log(log.files, clean_shutdown=True, segment_index_bytes=index_bytes, **options)
+        log.segments.active.get_ready()
+        if ends:
+            append(log, ("k", "v"), timestamp=30)
+            assert bases(log) == [0, 30]
+        log.close(0)
+
+
 def test_without_timestamps_the_brokers_clock_decides_about_rolling() -> None:
     log = make_log(segment_ms=100, now_ms=1_000)
     append(log, ("k", "v"), timestamp=-1, now_ms=1_000)

@@ -437,8 +437,20 @@ def test_a_time_index_reserves_space_for_its_closing_entry() -> None:
         add(index, 3)
     index.append(5003, BASE + 3, force=True)
     assert index.entry_count == 3
+
+
+def test_a_time_index_that_was_larger_before_gets_its_closing_entry() -> None:
+    files = CrashFiles()
+    index = time_index(files, max_bytes=9 * 12)
+    for number in range(1, 9):
+        add(index, number)
+    index.flush(sync=False)
+    index = time_index(files, max_bytes=3 * 12)
     with pytest.raises(ValueError, match="full"):
-        index.append(5004, BASE + 4, force=True)
+        add(index, 9)
+    index.append(5009, BASE + 9, force=True)
+    index.flush(sync=False)
+    assert time_index(files).entry_count == 9
 
 
 @pytest.mark.parametrize("entries", [[(5, 1), (5, 2)], [(5, 1), (4, 2)], [(5, 3), (6, 2)], [(5, -1)], [(5, 1), (0, 0)]])

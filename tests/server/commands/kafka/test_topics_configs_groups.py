@@ -268,8 +268,9 @@ def test_a_share_group_is_listed_set_and_deleted(client: RawClient) -> None:
 def test_a_share_group_is_described_with_its_dead_letter_topic(broker: ottla.Broker, client: RawClient) -> None:
     client.ask(shared(client, "t"))
     assert json_of("groups describe s")["dead_letters"] is None
-    broker.set_configs("group", "s", {"errors.deadletterqueue.topic.name": "dlq.s"})
-    assert ran("groups describe s").out.splitlines()[1] == "dead letters in dlq.s: topic not found"
+    for name in "dlq.no name", "dlq.s":
+        broker.set_configs("group", "s", {"errors.deadletterqueue.topic.name": name})
+        assert ran("groups describe s").out.splitlines()[1] == f"dead letters in {name}: topic not found"
     broker.create_topic("dlq.s", partitions=2)
     broker.produce("dlq.s", "v", partition=1)
     assert ran("groups describe s").out.splitlines()[1] == "dead letters in dlq.s: 1 record"
