@@ -257,9 +257,12 @@ class StreamsMember:
         slowness: Number of heartbeats before it has given up its revoked tasks.
     """
 
-    def __init__(self, member_id: str, process_id: str, application: Topology) -> None:
+    def __init__(
+        self, member_id: str, process_id: str, application: Topology, *, instance_id: str | None = None
+    ) -> None:
         self.member_id = member_id
         self.process_id = process_id
+        self.instance_id = instance_id
         self.application = application
         self.epoch = 0
         self.has: set[tuple[int, str, int]] = set()
@@ -270,9 +273,9 @@ class StreamsMember:
 
     def act(self, groups: StreamsGroups, *, is_answer_lost: bool = False) -> None:
         """Send one heartbeat; its answer may get lost."""
-        fields: dict[str, Any] = {}
+        fields: dict[str, Any] = {"instance_id": self.instance_id}
         if self.epoch == 0:
-            fields = {
+            fields |= {
                 "rebalance_timeout_ms": REBALANCE_MS,
                 "topology": self.application,
                 "process_id": self.process_id,
@@ -284,6 +287,7 @@ class StreamsMember:
             assert error.code in (
                 ErrorCode.FENCED_MEMBER_EPOCH,
                 ErrorCode.UNKNOWN_MEMBER_ID,
+                ErrorCode.UNRELEASED_INSTANCE_ID,
                 ErrorCode.GROUP_ID_NOT_FOUND,
             ), error
             self.abandon()
@@ -309,10 +313,10 @@ class StreamsMember:
             warmup_tasks=(),
         )
 
-    def leave(self, groups: StreamsGroups) -> None:
-        """Leave; errors are ignored."""
+    def leave(self, groups: StreamsGroups, epoch: int = -1) -> None:
+        """Leave, for good or (-2, static members) for a while; errors are ignored."""
         with suppress(KafkaError):
-            groups.beat(self.member_id, -1)
+            groups.beat(self.member_id, epoch, instance_id=self.instance_id)
         self.abandon()
 
     def abandon(self) -> None:
@@ -336,8 +340,9 @@ class StreamsMember:
             self._beats_to_go = self.slowness
 
     def reconcile(self) -> None:
-        """Take new tasks only after all revoked ones are given up."""
-        if self.has <= self._given or not self._beats_to_go:
+        """Take new tasks, and other roles, only after all revoked tasks are given up."""
+        tasks, given = ({one[1:] for one in ones} for ones in (self.has, self._given))
+        if tasks <= given or not self._beats_to_go:
             self.has = set(self._given)
         else:
             self._beats_to_go -= 1

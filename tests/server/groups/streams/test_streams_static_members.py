@@ -90,7 +90,7 @@ def test_a_target_made_while_a_member_is_replaced_is_that_of_the_member_that_rep
     groups.coordinator._jobs.run(never)
     table = groups.table()
     (ours, theirs) = (table.targets[member].active["0"] for member in "bc")
-    assert (ours | theirs, ours & theirs) == (set(range(2_000)), set())
+    assert (ours | theirs, ours & theirs) == (frozenset(range(2_000)), frozenset())
     assert groups.restarted().table().targets == table.targets
 
 
