@@ -1,4 +1,4 @@
-"""`ottla-spark doctor`: what this machine has for Spark, and what each command still needs. It starts no JVM."""
+"""`ottla-spark doctor`: versions on this machine, and missing requirements of each command. Starts no JVM."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ WITHOUT_JAVA = "install, restore, status, read; with --master none also plan, co
 
 @dataclass(frozen=True)
 class DoctorReport:
-    """Versions on this machine, and what is missing.
+    """Versions on this machine, and missing requirements.
 
-    missing: For each group of commands the missing requirements, with their remedies.
+    missing: Lines with the remedy, for each group of commands.
+    outdated: Lines on libraries that are too old, or cannot be imported.
     """
 
     versions: dict[str, str]

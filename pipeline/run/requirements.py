@@ -1,4 +1,4 @@
-"""What `ottla-spark` needs of this machine, judged before Spark's JVM starts. `ottla-spark doctor` shows it.
+"""Check of this machine for the requirements of `ottla-spark`, before Spark's JVM starts.
 
 A JVM takes ten seconds to start. It reports a missing jar after it has downloaded all others, and in hundreds of lines.
 """
