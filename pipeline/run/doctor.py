@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from ..errors import UsageError
 from ..spark.on_executors import found_here
@@ -70,8 +71,11 @@ def examine(confs: Mapping[str, str]) -> DoctorReport:
     except UsageError:
         here["java"] = "none"
     here["python"] += f" ({here['path']})"
+    missing = {name: missing_requirements(needed, confs) for name, needed in COMMANDS.items()}
+    has_producer = any(find_spec(name) is not None for name in ("confluent_kafka", "kafka"))
+    missing["restore"] = [] if has_producer else ["a producer is missing: pip install confluent-kafka"]
     return DoctorReport(
         {name: here[name] for name in SHOWN},  # type: ignore[literal-required]
-        {name: missing_requirements(needed, confs) for name, needed in COMMANDS.items()},
+        missing,
         [each for each in mismatches_of(here, []) if ": none" not in each],
     )

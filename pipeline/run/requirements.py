@@ -43,7 +43,7 @@ def check_requirements(needed: Sequence[str], confs: Mapping[str, str]) -> None:
 def missing_requirements(
     needed: Sequence[str], confs: Mapping[str, str], environment: Mapping[str, str] = os.environ
 ) -> list[str]:
-    """Return a line for each kind of missing requirement, with its remedy. Jars are judged only as far as this process can know."""
+    """Return a line for each kind of missing requirement, with its remedy. Jars that only Spark can find are not judged."""
     found = []
     jars = [name for name in needed if name in PACKAGES]
     format_name = next((name for name in jars if PACKAGES[name].lines), "")

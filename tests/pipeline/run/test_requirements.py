@@ -178,7 +178,7 @@ def test_doctor_shows_the_requirements_of_each_command(capsys: pytest.CaptureFix
     assert main(["doctor", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["versions"]["pyspark"] == pyspark_version()
-    assert found["missing"][ON_SPARK] == found["outdated"] == []
+    assert found["missing"][ON_SPARK] == found["missing"]["restore"] == found["outdated"] == []
     (line,) = found["missing"]["apply --bootstrap, to delta"]
     assert line.startswith("the jars of delta and kafka are missing")
     main(["doctor"])
