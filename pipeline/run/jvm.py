@@ -32,11 +32,12 @@ def start(confs: Mapping[str, str], say: Callable[[str], None]) -> SparkSession:
     """
     conf = SparkConf().setAll(list(confs.items()))
     if SparkContext._gateway is None:  # else this process has a JVM
-        _launch(conf, say)
+        launch(conf, say)
     return SparkSession.builder.config(conf=conf).getOrCreate()
 
 
-def _launch(conf: SparkConf, say: Callable[[str], None]) -> None:
+def launch(conf: SparkConf, say: Callable[[str], None]) -> None:
+    """Start a JVM, and Spark in it. Raises PipelineError as `start`."""
     ours, its = os.pipe()
     output = JvmOutput(os.fdopen(ours, encoding="utf-8", errors="replace"), say)
     try:

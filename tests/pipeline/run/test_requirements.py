@@ -161,11 +161,13 @@ def _start(home: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, list[str]]
     submit.write_text(f"#!/bin/sh\ncat {home}/printed >&2\nexit 1\n")
     submit.chmod(0o755)
     monkeypatch.setenv("SPARK_HOME", str(home))
-    from ottla.pipeline.run.jvm import start
+    from pyspark import SparkConf
+
+    from ottla.pipeline.run.jvm import launch
 
     said: list[str] = []
     with pytest.raises(PipelineError) as raised:
-        start({"spark.master": "local[1]"}, said.append)
+        launch(SparkConf(), said.append)
     reason = str(raised.value)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)  # PySpark does not close the pipe to a JVM that has ended
