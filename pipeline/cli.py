@@ -35,6 +35,7 @@ examples:
   ottla-spark restore ./orders-latest --topic orders --bootstrap localhost:9092
   ottla-spark read ./data --topic orders --limit 5
   ottla-spark check /mnt/logs/data --master spark://host:7077
+  ottla-spark doctor                                      what this machine has for Spark, and what is missing
 
 exit codes: 0 success, 1 usage error, 2 data directory in use by a server, 3 damaged log, 4 segments changed since or during the plan,
 5 verify found problems, 6 Spark, a disk or the server failed (call again to continue)
@@ -97,7 +98,7 @@ def _parser() -> SparkParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=SparkParser)
-    for add in (_plan, _compact, _install, _verify, _snapshot, _restore, _apply, _read, _status, _check):
+    for add in (_plan, _compact, _install, _verify, _snapshot, _restore, _apply, _read, _status, _check, _doctor):
         add(commands)
     return parser
 
@@ -272,6 +273,15 @@ def _check(commands: Commands) -> None:
     _spark_options(parser)
 
 
+def _doctor(commands: Commands) -> None:
+    parser = _described(
+        commands,
+        "doctor",
+        "show what this machine has for Spark, and what each command still needs; exit code 1 if Spark cannot start",
+    )
+    _session_options(parser)
+
+
 def _described(commands: Commands, name: str, text: str) -> SparkParser:
     return commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
 
@@ -303,6 +313,11 @@ def _spark_options(parser: SparkParser, more: str = "") -> None:
         "--master", default=_default_master(os.environ), metavar="URL",
         help=f"Spark master{more} (default: $OTTLA_SPARK_MASTER, else the master of spark-submit, else local[*])",
     )  # fmt: skip
+    _session_options(parser)
+    parser.add_argument("--quiet", action="store_true", help="do not print progress")
+
+
+def _session_options(parser: SparkParser) -> None:
     parser.add_argument(
         "--conf",
         action=_Named,
@@ -312,7 +327,6 @@ def _spark_options(parser: SparkParser, more: str = "") -> None:
         help="Spark option; repeatable",
     )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    parser.add_argument("--quiet", action="store_true", help="do not print progress")
 
 
 def _default_master(environment: Mapping[str, str]) -> str | None:

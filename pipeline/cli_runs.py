@@ -44,6 +44,8 @@ def run(options: argparse.Namespace) -> int:
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # Ottla reports a JVM that has exited once
     if options.command == "check":
         return _check(options)
+    if options.command == "doctor":
+        return _doctor(options)
     say, progress = _voices(options)
     if options.command == "apply":
         return _apply(options, say)
@@ -197,6 +199,14 @@ def _check(options: argparse.Namespace) -> int:
         engine.stop()
     _print(options, asdict(report), [report])
     return ExitCode.FAILED if report.mismatches else 0
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from .run.doctor import examine
+
+    report = examine(options.conf)
+    _print(options, asdict(report), [report])
+    return 0 if report.can_start else ExitCode.USAGE
 
 
 def _try_html(options: argparse.Namespace) -> None:

@@ -329,7 +329,15 @@ def test_packages_unknown_to_a_database_are_not_reported_as_safe(
 def test_the_audit_covers_every_run_time_library() -> None:
     """A new small extra is listed in `EXTRAS`; the larger ones have suites of their own, or are tools."""
     extras = PROJECT["project"]["optional-dependencies"]
-    assert set(extras) - set(EXTRAS) == {"spark", "docs", "test", "test-pipeline", "dev"}
+    assert set(extras) - set(EXTRAS) == {
+        "spark",
+        "spark-delta",
+        "spark-iceberg",
+        "docs",
+        "test",
+        "test-pipeline",
+        "dev",
+    }
     assert {"trio", "h11", "cryptography", "pyjwt", "isal"} <= direct()
     assert len(direct()) == len(PROJECT["project"]["dependencies"]) + sum(len(extras[name]) for name in EXTRAS)
 

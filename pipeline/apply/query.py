@@ -142,7 +142,7 @@ def topic_id_of(session: SparkSession, job: ApplyJob) -> Callable[[], str | None
             "applier: expected kafka={'bootstrap.servers': …} or data_dir=…, found neither: each batch checks there whether the"
             " topic was deleted and created again"
         )
-    check_packages(session, ["kafka"])
+    check_packages(session, [job.table_format, "kafka", job.key.name, job.value.name])
     return lambda: topic_id_of_kafka(session, job.topic, job.kafka)
 
 

@@ -6,9 +6,11 @@ import argparse
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from ..errors import UsageError, check_the_extra
+from ..apply.packages import EXTENSIONS
+from ..errors import UsageError
 from .engine import IN_PROCESS, Engine
 from .progress import Say
+from .requirements import check_requirements
 
 if TYPE_CHECKING:
     from ..apply.applier import Applied
@@ -17,8 +19,8 @@ if TYPE_CHECKING:
 
 def run(options: argparse.Namespace, say: Say) -> tuple[ApplyJob, Applied]:
     """Run the stream that the options describe, and return the job and its result. Errors are raised."""
-    check_the_extra()
-    from ..apply.packages import EXTENSIONS
+    source = "kafka" if options.data_dir is None else "ottla"
+    check_requirements([options.table_format, source, options.key_format, options.value_format], options.conf)
     from ..apply.query import apply
 
     job = job_of(options, say)

@@ -103,16 +103,15 @@ class Engine:
         from ..source.source import register
         from ..spark.failures import failures_translated
         from ..spark.interrupts import interrupts_deferred
-        from .session import builder
+        from .jvm import start
+        from .session import prepared
 
         if (running := SparkSession.getActiveSession()) is not None:
             return running  # the caller's, which also ends it
-        made = builder("ottla-spark", master=self._master)
-        for name, value in {"spark.log.level": "OFF", **self._confs}.items():
-            made = made.config(name, value)
+        confs = {**prepared("ottla-spark", self._master), "spark.log.level": "OFF", **self._confs}
         try:
             with interrupts_deferred(), failures_translated():
-                started = made.getOrCreate()
+                started = start(confs, self._say)
         except PipelineError as error:
             raise PipelineError(f"Spark did not start on {self._master or 'its master'}: {error}") from error
         self._is_ours = True

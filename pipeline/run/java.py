@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
+from typing import NamedTuple
 
 from ...storage.disk.own_files import make_directory, make_file
 from ..errors import UsageError
@@ -24,7 +25,7 @@ from ..errors import UsageError
 VERSION_MIN = 17
 VECTOR_MODULE = "jdk.incubator.vector"
 
-_BASE_MODULE = re.compile(r"^java\.base@(\d+)", re.MULTILINE)
+_BASE_MODULE = re.compile(r"^java\.base@((\d+)\S*)", re.MULTILINE)
 _WITHOUT_VECTOR = """\
 #!/bin/sh
 for argument do
@@ -35,19 +36,33 @@ exec "{java}" "$@"
 """
 
 
+class Java(NamedTuple):
+    """A Java runtime."""
+
+    home: Path
+    version: str
+    has_vector: bool
+
+
 def java_home(environment: Mapping[str, str] = os.environ) -> Path:
     """Return a JAVA_HOME that Spark can run on.
 
     Raises:
         UsageError: No suitable Java was found.
     """
+    found = suitable_java(environment)
+    return found.home if found.has_vector else _home_without_vector(found.home)
+
+
+def suitable_java(environment: Mapping[str, str] = os.environ) -> Java:
+    """Return the Java that Spark will run on. Raises UsageError if no suitable one was found."""
     passed_over = []
     for origin, home in _candidates(environment):
         modules = _modules(home)
         version = _BASE_MODULE.search(modules)
-        if version is not None and int(version[1]) >= VERSION_MIN:
-            return home if VECTOR_MODULE in modules else _home_without_vector(home)
-        found = f"is Java {version[1]}" if version else "has no working Java 9 or newer"
+        if version is not None and int(version[2]) >= VERSION_MIN:
+            return Java(home, version[1], VECTOR_MODULE in modules)
+        found = f"is Java {version[2]}" if version else "has no working Java 9 or newer"
         passed_over.append(f"{home} ({origin}) {found}")
     raise UsageError(
         f"Spark needs Java {VERSION_MIN} or newer{''.join(f', {each}' for each in passed_over)}:"

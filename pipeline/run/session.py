@@ -44,18 +44,23 @@ def builder(app_name: str = "ottla", *, master: str | None = None) -> SparkSessi
     Raises:
         UsageError: No suitable Java was found.
     """
-    os.environ["JAVA_HOME"] = str(java_home())
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    made = SparkSession.builder.appName(app_name)
-    confs = dict(CONFS)
-    if master is not None:
-        made = made.master(master)
-        if master.startswith("local"):
-            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-            confs |= LOCAL_CONFS
-    for name, value in confs.items():
+    made = SparkSession.builder
+    for name, value in prepared(app_name, master).items():
         made = made.config(name, value)
     return made
+
+
+def prepared(app_name: str, master: str | None) -> dict[str, str]:
+    """Set the environment of a session, and return its options; see `builder`."""
+    os.environ["JAVA_HOME"] = str(java_home())
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    confs = {"spark.app.name": app_name, **CONFS}
+    if master is None:
+        return confs
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        confs |= LOCAL_CONFS
+    return {**confs, "spark.master": master}
 
 
 def session(app_name: str = "ottla", *, master: str | None = None) -> SparkSession:

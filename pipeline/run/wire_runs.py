@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from ..errors import UsageError, check_the_extra
+from ..errors import UsageError
 from .job_plans import Job
+from .requirements import check_requirements
 
 if TYPE_CHECKING:
     from ..wire.verify_wire import WireQuestion
@@ -25,7 +26,7 @@ _OF_ONE_TOPIC = ("clean_end", "no_transactions", "cleaned_within")
 
 def verify(job: Job, options: argparse.Namespace) -> WireReport:
     """Judge a topic, or two. Errors are raised; findings are in the report."""
-    check_the_extra()
+    check_requirements(["kafka"], options.conf)
     from ..wire.verify_wire import verify_wire
 
     asked = question(options)

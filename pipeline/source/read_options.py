@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from ...storage.disk.paths import TopicPartition
@@ -165,8 +166,11 @@ def parse_options(texts: Mapping[str, str]) -> ReadOptions:
             continue
         name = known.get(given.lower())
         if name is None:
+            # `subscribe` is the connector's name for it.
+            near = ["topic"] if given.lower() == "subscribe" else get_close_matches(given.lower(), known, 1)
+            hint = f", did you mean {known[near[0]]}?" if near else ""
             raise UsageError(
-                f"unknown option {given}; options are {', '.join(OPTION_NAMES)}, and {FS_PREFIX}… of stores"
+                f"unknown option {given}{hint}; options are {', '.join(OPTION_NAMES)}, and {FS_PREFIX}… of stores"
             )
         option = OPTIONS[name]
         try:

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from py4j.protocol import Py4JJavaError
 
 from ..addresses import check_that_somebody_is_there
-from ..apply.packages import is_loaded
+from ..apply.packages import check_packages
 from ..errors import ExitCode, PipelineError, SourceChangedError, UsageError
 from .cluster import WireCluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_{scala}:{spark}"
-CONNECTOR_CLASS = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 ANSWER_TIMEOUT_MS = 20_000
 """Timeout of requests before the read; `default.api.timeout.ms` and `request.timeout.ms` of a file take precedence."""
 
@@ -76,7 +74,7 @@ class KafkaTopics:
             UsageError: The session has no connector, or the options are invalid.
             PipelineError: No broker accepts a connection.
         """
-        check_connector(spark)
+        check_packages(spark, ["kafka"])
         check_that_somebody_is_there(cluster.bootstrap)
         self._cluster = cluster
         jvm: Any = spark.sparkContext._jvm
@@ -186,22 +184,6 @@ class KafkaTopics:
             yield
         except Py4JJavaError as error:
             raise refusal(error, self._cluster.bootstrap, topic) from error
-
-
-def check_connector(spark: SparkSession) -> None:
-    """Check that the session has the Kafka connector.
-
-    Raises:
-        UsageError: It does not; the text has the remedy.
-    """
-    if not is_loaded(spark, CONNECTOR_CLASS):
-        jvm: Any = spark.sparkContext._jvm
-        scala = ".".join(jvm.scala.util.Properties.versionNumberString().split(".")[:2])
-        coordinates = CONNECTOR.format(scala=scala, spark=spark.version)
-        raise UsageError(
-            f"Spark's Kafka connector is missing: give --conf spark.jars.packages={coordinates} (for spark-submit: --packages; or"
-            " the newest one before this version)"
-        )
 
 
 @contextmanager

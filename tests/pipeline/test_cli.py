@@ -424,6 +424,17 @@ def test_without_the_extra_each_command_names_the_missing_package(shell: Shell) 
     assert found == ([1] * 4, "ottla-spark: pyarrow is missing: pip install 'ottla[spark]'\n" * 4)
 
 
+def test_without_the_extra_apply_names_the_extra_and_the_jars_of_its_format() -> None:
+    line = ["apply", "--bootstrap", "localhost:1", "--topic", "t", "--table-format", "delta", "--table", "./t"]
+    exit_codes, said = without_the_extra(line, ["doctor"])
+    assert exit_codes == [1, 1]
+    assert (
+        "ottla-spark: pyspark, pyarrow, pandas, numpy are missing: pip install 'ottla[spark-delta]'; the jars of delta and kafka are"
+        " missing: --conf spark.jars.packages=io.delta:delta-spark_4.2_2.13:4.4.0,"
+    ) in said
+    assert "plan, compact, verify, snapshot, check" in said and "pip install 'ottla[spark]'" in said
+
+
 def test_staged_groups_can_be_installed_without_spark_arrow_and_numpy(shell: Shell) -> None:
     shell("compact")
     exit_codes, said = without_the_extra(*([command, str(shell.data_dir)] for command in ("status", "install")))

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra ottla[spark]")
 
 from ottla.pipeline.apply.formats import ddl
-from ottla.pipeline.apply.packages import PACKAGES, advice, check_packages
+from ottla.pipeline.apply.packages import PACKAGES, check_packages
 from ottla.pipeline.apply.query import table
 from ottla.pipeline.apply.sql_tables import DeltaTable, IcebergTable, states_of_history
 from ottla.pipeline.apply.state import AppliedState, standing
@@ -86,16 +86,6 @@ def test_names_of_tables(kind: str, name: str, sql: str) -> None:
 def test_an_invalid_name_is_refused(kind: str, name: str) -> None:
     with pytest.raises(UsageError, match="expected"):
         table(kind, name)
-
-
-def test_missing_jars_are_reported_with_the_option_that_adds_them() -> None:
-    assert advice(["kafka"], "4.2.0") == (
-        "the jar of kafka is missing: --conf spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
-    )
-    assert "iceberg-spark-runtime-4.1_2.13:1.12.0,org.apache.spark:spark-avro_2.13:4.1.3" in advice(
-        ["iceberg", "avro"], "4.1.3"
-    )
-    assert advice(["delta"], "4.3.0").endswith("none exists for Spark 4.3.0: pip install 'pyspark==4.2.*'")
 
 
 @pytest.mark.parametrize("name", sorted(PACKAGES))

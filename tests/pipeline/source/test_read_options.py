@@ -71,7 +71,13 @@ def test_names_and_values_are_case_insensitive() -> None:
 @each_case(
     "name, text, why",
     [
-        ("topics", "a", "unknown option topics; options are path, topic, "),
+        (
+            "startingOfsets",
+            "a",
+            "unknown option startingOfsets, did you mean startingOffsets?; options are path, topic, ",
+        ),
+        ("subscribe", "a", "unknown option subscribe, did you mean topic?; options are "),
+        ("colour", "a", "unknown option colour; options are "),
         ("partition", "x", "option partition: expected numbers separated by commas, found 'x'"),
         ("startingOffsets", "newest", "option startingOffsets: expected earliest, latest, or"),
         ("startingOffsets", "[1]", "option startingOffsets: expected"),
