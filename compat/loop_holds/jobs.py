@@ -1006,7 +1006,7 @@ JOBS = (
         "{size} partitions",
         lambda at: _share_member(at, "second"),
         _share_states,
-        20_000,
+        10_000,
         2_000,
     ),
     Job("Transactions time out", "{size} of them", _transactions_time_out, _transactions, 5_000, 300, needs_clock=True),
