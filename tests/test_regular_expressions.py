@@ -14,6 +14,7 @@ from support.noted import each_case
 GIVES_BACK = "one loop, which gives back each character once: what follows it fails at its first character"
 FILE_NAME = "a file's name, of 255 bytes at most; one loop, which gives back each character once"
 OF_OPERATOR = "the text of whoever runs the command; its time grows with the square of it at most"
+FROM_JAVA = "what Java prints on this machine: short lines"
 FROM_SPARK = "what our own Spark wrote; the text before the loop holds a character that the loop does not take"
 NOT_PROVED = {
     ("storage/disk/paths.py", "([a-zA-Z0-9._-]+)-(0|[1-9][0-9]{0,9})"): FILE_NAME,
@@ -45,7 +46,11 @@ NOT_PROVED = {
         "server/security/tls/stores.py",
         "-----BEGIN",
     ): "what is between BEGIN and END holds no `-----`, so no beginning reads past the next",
+    ("pipeline/apply/packages.py", "{name}"): OF_OPERATOR,
     ("pipeline/apply/sql_tables.py", "[^"): OF_OPERATOR,
+    ("pipeline/run/java.py", "^java"): FROM_JAVA,
+    ("pipeline/run/jvm.py", "Host"): FROM_JAVA,
+    ("pipeline/run/jvm.py", "\\\\s*$"): FROM_JAVA,
     ("pipeline/spark/failures.py", "ottla"): FROM_SPARK,
     ("pipeline/spark/failures.py", "[A-Za-z]"): GIVES_BACK,
     ("pipeline/spark/failures.py", "Cannot run"): FROM_SPARK,

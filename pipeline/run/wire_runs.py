@@ -26,12 +26,12 @@ _OF_ONE_TOPIC = ("clean_end", "no_transactions", "cleaned_within")
 
 def verify(job: Job, options: argparse.Namespace) -> WireReport:
     """Judge a topic, or two. Errors are raised; findings are in the report."""
-    check_requirements(["kafka"], options.conf)
     from ..wire.verify_wire import verify_wire
 
     asked = question(options)
     if job.engine.is_in_process:
         raise UsageError("--bootstrap: expected a Spark master, as Spark's connector reads topics, found --master none")
+    check_requirements(["kafka"], options.conf)
     with job.engine.session(f"verify {asked.topic} at {asked.cluster.bootstrap}") as spark:
         return verify_wire(spark, asked, now_ms=job.now_ms())
 
