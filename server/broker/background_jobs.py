@@ -24,6 +24,7 @@ from ..config.live_config import LiveConfig
 from ..network.connections import Connections
 from ..partitions.flusher import Flusher
 from ..runtime.clock import Clock
+from ..runtime.gc_policy import GcPolicy
 from ..runtime.log_rate_limit import report_hidden
 from ..runtime.threads import Work, in_thread
 from ..runtime.time_slices import TimeSlice
@@ -61,6 +62,7 @@ class BackgroundJobs:
         connections: Connections,
         live_config: LiveConfig,
         clock: Clock,
+        collector: GcPolicy,
         tokens: TokenChanges | None = None,
     ) -> None:
         self._logs = logs
@@ -69,6 +71,7 @@ class BackgroundJobs:
         self._connections = connections
         self._live_config = live_config
         self._clock = clock
+        self._collector = collector
         self._tokens = tokens
         self._unlooked_ms = 0
         """Time since the last check for idle connections."""
@@ -175,6 +178,7 @@ class BackgroundJobs:
         unmade = iter(promised[:had])  # newer ones wait: their topics may still be in creation, on the same disk
         while some := [*islice(unmade, MADE_AT_ONCE)]:
             refused = await in_thread(Work.BACKGROUND, data_dir, _create_logs, some) or refused
+            self._collector.look_at_new()
         if refused is not None:
             raise refused
 

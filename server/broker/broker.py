@@ -215,7 +215,14 @@ class Broker:
         self.services.config_changes.on_client_metrics.append(self.services.telemetry.subscriptions_changed)
         self._node_run = NodeRun(cluster, config, self.connections, self.services.fetch_sessions, self.accept_on)
         self.background_jobs = BackgroundJobs(
-            logs, cleaning, appends.flusher, self.connections, config, clock, self.services.token_changes
+            logs,
+            cleaning,
+            appends.flusher,
+            self.connections,
+            config,
+            clock,
+            self.collector,
+            self.services.token_changes,
         )
         self.failed_dirs = FailedDirs(logs, catalog.data_dir, config, clock, self.faults)
         cleaning.manager.correct_checkpoints(logs.data_dirs)

@@ -135,6 +135,12 @@ class GcPolicy:
             gc.collect(1)
             self.keep()
 
+    def look_at_new(self) -> None:
+        """Look at new objects, after many were made while as many were freed: Python counts the difference only, and the next
+        step that makes objects would pay for all of them."""
+        if self.is_ours:
+            gc.collect(1)
+
     def partitions_gone(self, count: int) -> None:
         """Count deleted partitions."""
         self._partitions_unkept -= count

@@ -20,6 +20,7 @@ from ottla.server.broker.background_jobs import TICK_MS, BackgroundJobs
 from ottla.server.handlers import fetch
 from ottla.server.partitions.waits import FetchWaits
 from ottla.server.runtime.clock import Clock
+from ottla.server.runtime.gc_policy import GcPolicy
 from ottla.storage.disk.os_files import OsFiles
 from support.broker.broker_timers import BROKER_TIMERS, BrokerTimer, fill
 from support.broker.conversation import fetch_request
@@ -86,7 +87,7 @@ class Recorded(BackgroundJobs):
     def __init__(self, clock: Clock, config: Any) -> None:
         logs: Any = SimpleNamespace(data_dirs=["/d"])
         nobody: Any = None
-        super().__init__(logs, nobody, nobody, nobody, config, clock)
+        super().__init__(logs, nobody, nobody, nobody, config, clock, nobody)
         self.ran_ms: dict[str, list[int]] = {}
 
     async def _note(self, job: str) -> None:
@@ -161,7 +162,7 @@ async def test_connections_are_checked_twenty_times_per_idle_period(idle_ms: int
     nobody: Any = None
     config: Any = SimpleNamespace(current=SimpleNamespace(connections_max_idle_ms=idle_ms))
     connections: Any = Looked()
-    jobs = BackgroundJobs(nobody, nobody, nobody, connections, config, Clock())
+    jobs = BackgroundJobs(nobody, nobody, nobody, connections, config, Clock(), GcPolicy())
     for tick in range(1, 1 + max(after_ticks, default=100)):  # noqa: B007 -- noted by `close_idle`
         await jobs.close_idle_connections()
     assert looked == after_ticks

@@ -226,6 +226,26 @@ async def test_python_has_its_collector_back_afterwards(autojump_clock: trio.tes
     assert not of_broker.is_ours
 
 
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_new_objects_are_looked_at_only_in_the_brokers_own_process(is_ours: bool) -> None:
+    policy = GcPolicy()
+    policy.is_ours = is_ours
+    looked: list[int] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "stop":
+            looked.append(info["generation"])
+
+    gc.disable()
+    gc.callbacks.append(note)
+    try:
+        policy.look_at_new()
+    finally:
+        gc.callbacks.remove(note)
+        gc.enable()
+    assert looked == ([1] if is_ours else [])
+
+
 def test_a_broker_inside_another_program_leaves_the_collector_alone() -> None:
     garbage, of_broker = OldGarbage(), GcPolicy()
     young: list[list[int]] = [[] for _ in range(1_000)]
