@@ -39,9 +39,8 @@ def test_records(kafka_broker: ottla.Broker, kafka_bootstrap: str) -> None:
     assert kafka_broker.records("orders", 0, "read_committed")[0] == record
     assert sum(at.end - at.start for at in kafka_broker.offsets("orders", "read_committed").values()) == 3
     kafka_broker.commit("readers", {("orders", 0): 1})
-    assert [(group.group_id, group.state, group.offsets) for group in kafka_broker.groups()] == [
-        ("readers", "Empty", {("orders", 0): 1})
-    ]
+    groups = {group.group_id: (group.state, group.offsets) for group in kafka_broker.groups()}
+    assert groups["readers"] == ("Empty", {("orders", 0): 1})
     assert [(topic.name, len(topic.partitions)) for topic in kafka_broker.topics()] == [("orders", 2)]
     assert {topic.name for topic in kafka_broker.topics(internal=True)} >= {"__consumer_offsets"}
     kafka_broker.set_configs("topic", "orders", {"segment.ms": None})
