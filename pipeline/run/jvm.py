@@ -46,8 +46,10 @@ def launch(conf: SparkConf, say: Callable[[str], None]) -> None:
         os.close(its)
         raise PipelineError(output.reason() or str(error)) from error
     os.close(its)
-    SparkContext(conf=conf, gateway=gateway)
-    output.release()
+    try:
+        SparkContext(conf=conf, gateway=gateway)
+    finally:
+        output.release()  # a start that failed leaves the JVM to the next one
 
 
 class JvmOutput:

@@ -32,6 +32,7 @@ class ReconciledGroup(Generic[GroupMember, Target]):
         assigned_at_ms: Time at which the target assignment was made; None: never. Like `refresh_at_ms` it is elapsed time and
             set by `protocol`. It is not in the log, which has the wall time.
         is_assigning: Whether a job is making a target assignment.
+        static_members: Instance id -> member id. Share groups have none.
     """
 
     def __init__(self, group_id: str, partition: int) -> None:
@@ -49,6 +50,7 @@ class ReconciledGroup(Generic[GroupMember, Target]):
         self.topics_known_to = 0
         self.assigned_at_ms: int | None = None
         self.is_assigning = False
+        self.static_members: dict[str, str] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -70,6 +72,25 @@ class ReconciledGroup(Generic[GroupMember, Target]):
             message = f"Member {member_id} is not a member of group {self.group_id}."
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
         return member
+
+    def static_member(self, instance_id: str | None) -> GroupMember | None:
+        member_id = None if instance_id is None else self.static_members.get(instance_id)
+        return None if member_id is None else self.members.get(member_id)
+
+    def identified(self, member_id: str, instance_id: str | None) -> GroupMember:
+        """Return the member that sends a request. Raises KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
+        if instance_id is None:
+            return self.member(member_id)
+        known = self.static_member(instance_id)
+        if known is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        owner_id = self.static_members[instance_id]
+        if owner_id != member_id:
+            raise KafkaError(
+                ErrorCode.FENCED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} was fenced by member {owner_id}.",
+            )
+        return known
 
     def is_at_rest(self, member_epoch: int, topic_changes: int, elapsed_ms: int) -> bool:
         """Whether a member in this epoch has its part of the newest target, and the topics need not be looked up.

@@ -17,7 +17,7 @@ from ottla.server.client.connection import Client
 from .sayings import Ranges, without
 from .steps import DeleteState, InitState, Place, ReadState, Settled, States, Summary, WriteState
 
-NOBODY = -1
+NO_LEADER_EPOCH = -1
 """The epoch of a client that is no leader."""
 
 StateBatch = tuple[int, int, int, int]
@@ -44,7 +44,9 @@ def settled(client: Client, topic_id_of: Callable[[str], bytes], step: Settled) 
     found: dict[Place, StateRow] = {}
     for place in step.places:
         topic_id = topic_id_of(place.topic)
-        ((_, _, error, _, _, leader_epoch, *_),) = ask_state(client, topic_id, Summary(step.group, place, NOBODY))
+        ((_, _, error, _, _, leader_epoch, *_),) = ask_state(
+            client, topic_id, Summary(step.group, place, NO_LEADER_EPOCH)
+        )
         if error != "NONE":
             continue
         ((_, _, error, _, _, start, batches),) = ask_state(client, topic_id, ReadState(step.group, place, leader_epoch))

@@ -38,6 +38,7 @@ from .wrong import wrong_beat
 PROCESSES = 4
 MISSING_SOURCES, WRONG_PARTITIONS, MISSING_INTERNAL, SHUTDOWN, DELAYED = 1, 2, 3, 4, 5
 STRANGER = "stranger"
+UNKNOWN = "unknown"
 
 
 class World:
@@ -208,9 +209,9 @@ class World:
         statics = [one for one in self._members if one in self._instances]
         if not statics or self._configs.get(WARMUPS) != "0" or self._configs.get(SESSION) != "60000":
             return Look(self.group)
-        taken = rng.choice((self._instances[rng.choice(statics)], "nobody"))
+        taken = rng.choice((self._instances[rng.choice(statics)], UNKNOWN))
         match rng.randrange(3):
-            case 0 if taken != "nobody" and (present := [one for one in statics if one in self._present]):
+            case 0 if taken != UNKNOWN and (present := [one for one in statics if one in self._present]):
                 owner = rng.choice(present)
                 joining = self._entering(rng.choice((owner, STRANGER)), self._next_process())
                 return joining._replace(fields={**joining.fields, "instance_id": self._instances[owner]})

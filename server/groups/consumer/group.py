@@ -32,7 +32,6 @@ _MEMBER_EPOCH_VERSION = 9
 class ConsumerGroup(ReconciledGroup[ConsumerMember, Assignment]):
     """
     Attributes:
-        static_members: Instance id -> member id.
         regexes: Regular expressions in use that have been resolved.
         regex_subscribers: Regular expression in use -> number of members that use it.
         name_subscribers: Set of topic names -> number of members that name exactly these.
@@ -53,7 +52,6 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, Assignment]):
 
     def __init__(self, group_id: str, partition: int) -> None:
         super().__init__(group_id, partition)
-        self.static_members: dict[str, str] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
         self.regex_subscribers: dict[str, int] = {}
         self.name_subscribers: dict[frozenset[str], int] = {}
@@ -145,10 +143,6 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, Assignment]):
         return [write_record(*change)[0] for change in tombstones(self.group_id, self.members, self.regexes)]
 
     # Members
-
-    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        member_id = None if instance_id is None else self.static_members.get(instance_id)
-        return None if member_id is None else self.members.get(member_id)
 
     # For `replay`
 

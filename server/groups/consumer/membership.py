@@ -33,7 +33,7 @@ def member_for(
     """
     if request.member_epoch == 0:
         return _joining(group, request.member_id or new_id(), request.instance_id)
-    member = identified(group, request)
+    member = group.identified(request.member_id, request.instance_id)
     _check_epoch(member, request)
     return member, None
 
@@ -56,22 +56,6 @@ def _joining(
 def returned_member(known: ConsumerMember, member_id: str) -> ConsumerMember:
     """Return a static member that returned, perhaps under another id: it keeps its partitions, and its epoch starts again."""
     return replace(known, member_id=member_id, epoch=0, previous_epoch=0)
-
-
-def identified(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> ConsumerMember:
-    """Return the member that sends this. Raises KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
-    instance_id = request.instance_id
-    if instance_id is None:
-        return group.member(request.member_id)
-    known = group.static_member(instance_id)
-    if known is None:
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-    if known.member_id != request.member_id:
-        raise KafkaError(
-            ErrorCode.FENCED_INSTANCE_ID,
-            f"Static member {request.member_id} with instance id {instance_id} was fenced by member {known.member_id}.",
-        )
-    return known
 
 
 def _check_epoch(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest) -> None:

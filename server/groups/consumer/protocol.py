@@ -28,7 +28,7 @@ from ..settings import GroupSettings
 from . import records, targets
 from .group import ConsumerGroup, all_topics
 from .member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, ConsumerMember, ConsumerMemberState, ResolvedRegex, away
-from .membership import claim_of, claiming, consumer_group, identified, member_for, with_news
+from .membership import claim_of, claiming, consumer_group, member_for, with_news
 from .migration import TRIES, Migration, Upgrade, is_large
 from .reconciliation import Claim, PrecomputedStep, PreparedHeartbeat, Target, has_many, precomputed_step
 from .transition import ConsumerHeartbeatContext, ConsumerTransition, is_subscription_changed
@@ -416,7 +416,7 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
         self, shard: GroupShard, request: ConsumerGroupHeartbeatRequest, now_ms: int, prepared: PreparedHeartbeat
     ) -> ConsumerGroupHeartbeatResponse:
         group = consumer_group(request.group_id, shard.groups.get(request.group_id))
-        member = identified(group, request)
+        member = group.identified(request.member_id, request.instance_id)
         if request.instance_id is not None and request.member_epoch == STATIC_LEAVE_EPOCH:
             log.info("group %s: static member %s leaves temporarily", group.group_id, request.instance_id)
             ready = prepared.away[1] if prepared.away is not None and prepared.away[0] is member else None

@@ -56,7 +56,6 @@ class StreamsGroup(ReconciledGroup[StreamsMember, StreamsTasks]):
             -1.
         assignment_configs: Options for the last target.
         topology: Topology of the application; None only while the group is being loaded.
-        static_members: Instance id -> member id.
         active_processes: Active task -> id of the process that has it, or must give it up.
         standby_processes, warmup_processes: Task -> id of a process that has it in this role -> number of its members that have
             it.
@@ -84,7 +83,6 @@ class StreamsGroup(ReconciledGroup[StreamsMember, StreamsTasks]):
         self.validated_epoch = 0
         self.assignment_configs: dict[str, str] = {}
         self.topology: Topology | None = None
-        self.static_members: dict[str, str] = {}
         self.active_processes: dict[Task, str] = {}
         self.standby_processes: dict[Task, Counter[str]] = {}
         self.warmup_processes: dict[Task, Counter[str]] = {}
@@ -171,10 +169,6 @@ class StreamsGroup(ReconciledGroup[StreamsMember, StreamsTasks]):
         return [write_record(*change)[0] for change in tombstones(self.group_id, self.members)]
 
     # Members
-
-    def static_member(self, instance_id: str | None) -> StreamsMember | None:
-        member_id = None if instance_id is None else self.static_members.get(instance_id)
-        return None if member_id is None else self.members.get(member_id)
 
     # For `replay`
 

@@ -47,25 +47,9 @@ def member_for(
                 f" is owned by {known.member_id} member.",
             )
         return returned(known, member_id), known
-    member = identified(group, request)
+    member = group.identified(request.member_id, request.instance_id)
     _check_epoch(member, request)
     return member, None
-
-
-def identified(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> StreamsMember:
-    """Return the member that sends this. Raises KafkaError UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
-    instance_id = request.instance_id
-    if instance_id is None:
-        return group.member(request.member_id)
-    known = group.static_member(instance_id)
-    if known is None:
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-    if known.member_id != request.member_id:
-        raise KafkaError(
-            ErrorCode.FENCED_INSTANCE_ID,
-            f"Static member {request.member_id} with instance id {instance_id} was fenced by member {known.member_id}.",
-        )
-    return known
 
 
 def _check_epoch(member: StreamsMember, request: StreamsGroupHeartbeatRequest) -> None:

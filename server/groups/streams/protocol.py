@@ -36,7 +36,7 @@ from .describing import endpoints
 from .description import DescriptionWait, checked, next_wait
 from .group import NO_OFFSETS, StreamsGroup
 from .member import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, StreamsMember, StreamsMemberState, away
-from .membership import claim_of, identified, member_for, reported, streams_group, with_news
+from .membership import claim_of, member_for, reported, streams_group, with_news
 from .target_jobs import TargetJobs
 from .transition import ReadyStep, SeenGroup, StreamsHeartbeatContext, StreamsTransition, preparing
 
@@ -344,7 +344,7 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         group = streams_group(request.group_id, shard.groups.get(request.group_id), "Group {} not found.")
         if request.shutdown_application and group.shutdown_by is None:
             group.shutdown_by = request.member_id
-        member = identified(group, request)
+        member = group.identified(request.member_id, request.instance_id)
         if request.instance_id is not None and request.member_epoch == STATIC_LEAVE_EPOCH:
             log.info("group %s: member %s leaves for a while", group.group_id, member.member_id)
             self.write(shard, [records.current_assignment(group.group_id, away(member))], now_ms)

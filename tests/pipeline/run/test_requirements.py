@@ -24,7 +24,7 @@ DELTA = "io.delta:delta-spark_4.2_2.13:4.4.0"
 IVY = """\
 WARNING: Using incubator modules: jdk.incubator.vector
 :: loading settings :: url = jar:file:/ivysettings.xml
-downloading https://repo1.maven.org/maven2/a.jar ...
+downloading https://jars.example/maven2/a.jar ...
 \t[SUCCESSFUL ] io.delta#delta-storage;4.4.0!delta-storage.jar (10ms)
 \t\t:: org.apache.spark#spark-sql-kafka-0-10_2.13;4.9.0: not found
 Host repos.spark-packages.org not found. url=https://repos.spark-packages.org/a.pom
@@ -136,14 +136,14 @@ def test_jars_of_places_that_only_spark_reads_are_left_to_the_session(
     ("unreachable", "hint"),
     [
         ("", "take a release that exists, e.g. the newest before it"),
-        ("Host repo1.maven.org not found. url=https://repo1.maven.org/a.pom", "Host repo1.maven.org not found"),
+        ("Host jars.example not found. url=https://jars.example/a.pom", "Host jars.example not found"),
     ],
 )
 def test_a_jvm_that_does_not_start_is_reported_with_its_reason(
     unreachable: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "printed").write_text(IVY.format(unreachable=unreachable))
-    assert _start(tmp_path, monkeypatch) == (UNRESOLVED + hint, ["downloading https://repo1.maven.org/maven2/a.jar"])
+    assert _start(tmp_path, monkeypatch) == (UNRESOLVED + hint, ["downloading https://jars.example/maven2/a.jar"])
     assert capfd.readouterr().err == ""
 
 

@@ -86,8 +86,8 @@ class Recorded(BackgroundJobs):
 
     def __init__(self, clock: Clock, config: Any) -> None:
         logs: Any = SimpleNamespace(data_dirs=["/d"])
-        nobody: Any = None
-        super().__init__(logs, nobody, nobody, nobody, config, clock, nobody)
+        unused: Any = None
+        super().__init__(logs, unused, unused, unused, config, clock, unused)
         self.ran_ms: dict[str, list[int]] = {}
 
     async def _note(self, job: str) -> None:
@@ -159,10 +159,10 @@ async def test_connections_are_checked_twenty_times_per_idle_period(idle_ms: int
             assert max_idle_ms == idle_ms
             looked.append(tick)
 
-    nobody: Any = None
+    unused: Any = None
     config: Any = SimpleNamespace(current=SimpleNamespace(connections_max_idle_ms=idle_ms))
     connections: Any = Looked()
-    jobs = BackgroundJobs(nobody, nobody, nobody, connections, config, Clock(), GcPolicy())
+    jobs = BackgroundJobs(unused, unused, unused, connections, config, Clock(), GcPolicy())
     for tick in range(1, 1 + max(after_ticks, default=100)):  # noqa: B007 -- noted by `close_idle`
         await jobs.close_idle_connections()
     assert looked == after_ticks

@@ -256,11 +256,11 @@ def test_members_of_a_consumer_group_are_checked() -> None:
         # Before version 6, transactional producers only know generations, so no epoch is stale.
         ("b", epoch + 1, 5, ErrorCode.ILLEGAL_GENERATION),
         ("b", -1, 5, ErrorCode.ILLEGAL_GENERATION),
-        ("nobody", epoch, 5, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("unknown", epoch, 5, ErrorCode.UNKNOWN_MEMBER_ID),
         ("b", epoch, 6, ErrorCode.NONE),
         ("b", epoch + 1, 6, ErrorCode.STALE_MEMBER_EPOCH),
         ("b", -1, 6, ErrorCode.STALE_MEMBER_EPOCH),
-        ("nobody", epoch, 6, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("unknown", epoch, 6, ErrorCode.UNKNOWN_MEMBER_ID),
     ]
     for name, claimed, version, expected in rows:
         attempt = partial(commit, groups, {P0: 1}, member=name, generation=claimed, version=version)
