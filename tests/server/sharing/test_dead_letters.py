@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -367,6 +368,19 @@ def test_disconnecting_members_leave_no_tasks_while_letters_wait_for_a_leader() 
 
 
 # Crashes
+
+
+def test_one_thread_uses_the_disk() -> None:
+    """The crashes below need one sequence of operations; fifty logs of the share coordinator could be made by many threads."""
+    files, seen = CrashFiles(), set[int]()
+    files.before_step = lambda: seen.add(threading.get_ident())
+
+    async def main() -> None:
+        async with queue(files):
+            assert len(files.operations) > 50
+
+    run_in_order(main)
+    assert seen == {threading.get_ident()}
 
 
 @pytest.mark.parametrize("end", [reject, release])

@@ -1,6 +1,6 @@
 """A whole broker on a disk in memory, called in process, in the same order every time.
 
-Time stands still unless a test moves it, work of worker threads is done in place, and Trio runs its tasks in
+Time stands still unless a test moves it, work of worker threads is done in place by one thread, and Trio runs its tasks in
 the order in which they became ready. So a run of the server is a sequence of file operations, and something can happen to the
 disk at each of them.
 
@@ -29,7 +29,7 @@ from ottla.server.cluster.nodes import close_all
 from ottla.server.config.static_config import static_config
 from ottla.server.faults.table import Faults
 from ottla.server.network.dispatcher import RequestingClient, finished
-from ottla.server.runtime import time_slices
+from ottla.server.runtime import threads, time_slices
 from ottla.server.runtime.clock import Clock
 from support.broker.contexts import context_of
 from support.disk.crash_files import CrashFiles
@@ -74,6 +74,9 @@ def run_in_order(work: Callable[[], Awaitable[Result]]) -> Result:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trio.to_thread, "run_sync", _in_place)
+        patch.setattr(
+            threads, "SIDE_BY_SIDE", 1
+        )  # no threads beside that of the caller: the disk in memory is not for many
         patch.setattr("trio._core._run._ALLOW_DETERMINISTIC_SCHEDULING", True)
         patch.setattr("trio._core._run._r", _OldestFirst())
         patch.setattr(
