@@ -99,6 +99,8 @@ def _broken_of_logs(config: Any) -> Iterator[tuple[str, Value, str]]:
             f" log.cleaner.threads={config.log_cleaner_threads}"
         )
         yield "log.cleaner.dedupe.buffer.size", config.log_cleaner_dedupe_buffer_size, rule
+    if config.log_defaults.retention_ms == 0:  # Only a topic may have it.
+        yield "log.retention.ms", 0, "must be -1, which is unlimited, or at least 1"
     lag_min, lag_max = config.log_defaults.min_compaction_lag_ms, config.log_defaults.max_compaction_lag_ms
     if lag_min > lag_max:
         yield (

@@ -169,6 +169,7 @@ def test_the_migration_policy_determines_allowed_group_changes(
         ({"num.partitions": "0"}, ["0", "num.partitions", "at least 1"]),
         ({"log.segment.bytes": "14"}, ["14", "log.segment.bytes", "1048576"]),
         ({"log.retention.minutes": "x"}, ["x", "log.retention.minutes", "INT"]),
+        ({"log.retention.minutes": "0"}, ["0", "log.retention.ms", "-1", "at least 1"]),
         ({"log.dirs": ""}, ["log.dirs", "directory"]),
         ({"process.roles": "controller"}, ["controller", "process.roles", "broker"]),
         ({"process.roles": "broker,zookeeper"}, ["zookeeper", "process.roles"]),

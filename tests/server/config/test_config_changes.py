@@ -227,6 +227,7 @@ def test_single_changes_of_a_broker_are_applied(
             ErrorCode.INVALID_REQUEST,
             ["5", "log.segment.bytes", "1048576"],
         ),
+        (DYNAMIC, [("log.retention.ms", "0", SET)], ErrorCode.INVALID_REQUEST, ["0", "log.retention.ms", "at least 1"]),
         (DYNAMIC, [("log.segment.bytes", "x", SET)], ErrorCode.INVALID_REQUEST, ["x", "log.segment.bytes", "INT"]),
         (DYNAMIC, [("log.segment.bytes", None, SET)], ErrorCode.INVALID_REQUEST, ["log.segment.bytes"]),
         (DYNAMIC, [("log.segment.bytes", "5", APPEND)], ErrorCode.INVALID_CONFIG, ["log.segment.bytes"]),
