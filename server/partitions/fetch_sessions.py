@@ -86,6 +86,8 @@ class FetchSession:
     last_used_at_ms: int
     """Elapsed time of the last use."""
     reader: Reader
+    counted: int = 0
+    """Number of its partitions that `FetchSessions.partition_count` has."""
 
 
 Begun: TypeAlias = Steps[tuple[FetchSession | None, list[FetchItem]]]
@@ -100,8 +102,6 @@ class FetchSessions:
         self._rng = rng
         self._max_partitions = max_sessions * PARTITIONS_A_SLOT
         self._sessions: dict[int, FetchSession] = {}  # Least recently used first.
-        self._counted: dict[int, int] = {}
-        """Session id -> number of its partitions that are counted in `partition_count`."""
         self.partition_count = 0
         """Number of partitions of all sessions."""
 
@@ -115,7 +115,6 @@ class FetchSessions:
     def clear(self) -> None:
         """Forget all sessions; their clients open new ones."""
         self._sessions.clear()
-        self._counted.clear()
         self.partition_count = 0
 
     def forget(self, session_id: int) -> None:
@@ -126,12 +125,12 @@ class FetchSessions:
         """Update the number of partitions of a session that is new or has changed; ignore a closed one."""
         if self._sessions.get(session.session_id) is not session:
             return
-        self.partition_count += len(session.items) - self._counted.get(session.session_id, 0)
-        self._counted[session.session_id] = len(session.items)
+        self.partition_count += len(session.items) - session.counted
+        session.counted = len(session.items)
 
     def _drop(self, session_id: int) -> None:
-        if self._sessions.pop(session_id, None) is not None:
-            self.partition_count -= self._counted.pop(session_id)
+        if (session := self._sessions.pop(session_id, None)) is not None:
+            self.partition_count -= session.counted
 
     def begin(
         self, request: FetchRequest, by_topic_id: bool, elapsed_ms: Callable[[], int], reader: Callable[[], Reader]
