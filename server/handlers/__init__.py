@@ -4,7 +4,7 @@ Each API has a module here, named like its messages module, with one function th
 Request)`. It returns the response, or a coroutine that makes it if that may have to wait (`network.dispatcher.Handler`). An `async
 def` always returns a coroutine, so only APIs with many small requests are plain functions (heartbeats: see `coordinating`). A
 handler and its messages are loaded with the first request of the API, in a thread, so that a start does not make thirty APIs'
-classes; `serve` loads most of them soon after.
+classes; `serve` loads those of producers and consumers soon after.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class Trait(Flag):
     """The API is also served at a controller's listener: APIs of Apache Kafka's controllers for clients and tools, not those
     for brokers and other controllers."""
     SELDOM = auto()
-    """The API is not loaded ahead: most brokers never get a request for it, and all of these would take two megabytes."""
+    """The API is not loaded ahead: it is for administrators, or most brokers never get a request for it. All of these would take
+    ten megabytes; `load` says what a first request waits for."""
     GROUPS = auto()
     """The API uses the group coordinator, which is loaded with its handler."""
     TRANSACTIONS = auto()
@@ -49,32 +50,36 @@ TRAITS = {
     "AddPartitionsToTxn": _TRANSACTIONS,
     "AddRaftVoter": _CONTROLLER | _SELDOM,
     "AlterClientQuotas": _CONTROLLER | _SELDOM,
-    "AlterConfigs": _CONTROLLER,
+    "AlterConfigs": _CONTROLLER | _SELDOM,
     "AlterPartitionReassignments": _CONTROLLER | _SELDOM,
     "AlterReplicaLogDirs": _SELDOM,
     "AlterShareGroupOffsets": _SELDOM | _GROUPS,
     "AlterUserScramCredentials": _CONTROLLER | _SELDOM,
     "ApiVersions": _CONTROLLER,
-    "ConsumerGroupDescribe": _GROUPS,
+    "ConsumerGroupDescribe": _SELDOM | _GROUPS,
     "ConsumerGroupHeartbeat": _GROUPS,
     "CreateAcls": _CONTROLLER | _SELDOM,
     "CreateDelegationToken": _CONTROLLER | _SELDOM,
-    "CreatePartitions": _CONTROLLER,
+    "CreatePartitions": _CONTROLLER | _SELDOM,
     "CreateTopics": _CONTROLLER,
     "DeleteAcls": _CONTROLLER | _SELDOM,
-    "DeleteGroups": _GROUPS,
+    "DeleteGroups": _SELDOM | _GROUPS,
+    "DeleteRecords": _SELDOM,
     "DeleteShareGroupOffsets": _SELDOM | _GROUPS,
     "DeleteShareGroupState": _SELDOM,
     "DeleteTopics": _CONTROLLER,
     "DescribeAcls": _CONTROLLER | _SELDOM,
     "DescribeClientQuotas": _SELDOM,
-    "DescribeCluster": _CONTROLLER,
-    "DescribeConfigs": _CONTROLLER,
+    "DescribeCluster": _CONTROLLER | _SELDOM,
+    "DescribeConfigs": _CONTROLLER | _SELDOM,
     "DescribeDelegationToken": _CONTROLLER | _SELDOM,
-    "DescribeGroups": _GROUPS,
+    "DescribeGroups": _SELDOM | _GROUPS,
+    "DescribeLogDirs": _SELDOM,
+    "DescribeProducers": _SELDOM,
     "DescribeQuorum": _CONTROLLER | _SELDOM,
     "DescribeShareGroupOffsets": _SELDOM | _GROUPS,
-    "DescribeTransactions": _TRANSACTIONS,
+    "DescribeTopicPartitions": _SELDOM,
+    "DescribeTransactions": _SELDOM | _TRANSACTIONS,
     "DescribeUserScramCredentials": _CONTROLLER | _SELDOM,
     "ElectLeaders": _CONTROLLER | _SELDOM,
     "EndTxn": _TRANSACTIONS,
@@ -82,15 +87,16 @@ TRAITS = {
     "FindCoordinator": _GROUPS | _TRANSACTIONS,
     "GetTelemetrySubscriptions": _SELDOM,
     "Heartbeat": _GROUPS,
-    "IncrementalAlterConfigs": _CONTROLLER,
+    "IncrementalAlterConfigs": _CONTROLLER | _SELDOM,
     "InitializeShareGroupState": _SELDOM,
     "JoinGroup": _GROUPS,
     "LeaveGroup": _GROUPS,
-    "ListGroups": _GROUPS,
+    "ListConfigResources": _SELDOM,
+    "ListGroups": _SELDOM | _GROUPS,
     "ListPartitionReassignments": _CONTROLLER | _SELDOM,
-    "ListTransactions": _TRANSACTIONS,
+    "ListTransactions": _SELDOM | _TRANSACTIONS,
     "OffsetCommit": _GROUPS,
-    "OffsetDelete": _GROUPS,
+    "OffsetDelete": _SELDOM | _GROUPS,
     "OffsetFetch": _GROUPS,
     "PushTelemetry": _SELDOM,
     "ReadShareGroupState": _SELDOM,

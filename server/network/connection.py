@@ -229,7 +229,7 @@ class Connection:
         while self._session.is_open() or self.busy:  # a response is sent to its end
             if self._left is None and time_slice.is_over():
                 await self._enqueue()
-            parts = self.take(None) if self._left is None and self._error is None else None
+            parts = self.take(self._shares.ready.buffer) if self._left is None and self._error is None else None
             if self._error is not None:
                 self._raise()
             if parts is not None:
@@ -260,22 +260,21 @@ class Connection:
         self._allowed = None
         self.principal, self.mechanism, self._session = session.principal, session.mechanism, session.dispatcher
 
-    async def _readable(self) -> None:
-        """Leave the next requests to `take`; returns when the task is needed. Raises errors that occurred during the wait."""
+    def _readable(self) -> Awaitable[None]:
+        """Leave the next requests to `take`, and wait until the task is needed. Raises trio.ClosedResourceError, also during the
+        wait."""
         if self._transport.fileno() < 0:
             raise trio.ClosedResourceError("closed by the broker")
         if self._shares.ready.watch(self._transport.fileno(), self):
-            await self._park()
-        else:
-            await self._transport.readable()
+            return self._park()
+        return self._transport.readable()
 
-    async def _enqueue(self) -> None:
+    def _enqueue(self) -> Awaitable[None]:
         """Put the connection at the end of the queue, as its time slice is over: others have their requests handled first."""
         ready, fd = self._shares.ready, self._transport.fileno()
         if fd >= 0 and ready.watch(fd, self) and ready.enqueue(self):
-            await self._park()
-        else:
-            await self.time_slice.next()
+            return self._park()
+        return self.time_slice.next()
 
     async def _park(self) -> None:
         self._task = trio.lowlevel.current_task()
@@ -322,8 +321,8 @@ class Connection:
         self._error = error
         self.wake()
 
-    def take(self, buffer: memoryview | None) -> list[Part] | None:
-        """See `WatchedConnection`; the task itself passes no buffer."""
+    def take(self, buffer: memoryview) -> list[Part] | None:
+        """See `WatchedConnection`."""
         frames = self._frames
         try:
             if self._session.is_open():

@@ -20,7 +20,7 @@ from ...protocol.errors import ProtocolError
 from .request_memory import RequestMemory
 from .transport import PlainTransport
 
-# Memory of an idle connection. Requests other than Produce are far smaller.
+# Size of a connection's first buffer. Requests other than Produce are far smaller.
 INITIAL_BUFFER_BYTES = 16 << 10
 # A producer's buffer is kept between requests up to this size (Kafka's largest batch by default
 # is 1 MiB, and a frame adds a little), so that a steady stream never allocates.
@@ -64,7 +64,8 @@ class FrameReader:
         self._request_max_bytes = max_frame_bytes
         self.limit()
         self._memory = memory
-        self._view = _first_buffer()
+        self._view = _NOTHING
+        """The buffer, made for the first frame that does not come in one piece."""
         self._start = 0
         self._end = 0
         self._room = INITIAL_BUFFER_BYTES
@@ -123,41 +124,43 @@ class FrameReader:
     def _start_over(self) -> None:
         """Put the next frame at the front of the buffer, which need not be as large as for the last one."""
         self._start = self._end = 0
+        if not self._view:
+            self._view = _first_buffer()
         if self._room > RETAINED_BUFFER_BYTES:
             self._has_brought_much = True
             self.shrink()
         elif self._room > INITIAL_BUFFER_BYTES and self._memory.is_short:
             self.shrink()
 
-    def frame_now(self, shared: memoryview | None = None) -> memoryview | None:
+    def frame_now(self, shared: memoryview) -> memoryview | None:
         """Return the next frame as `next_frame` does, if that needs no waiting and no larger buffer.
 
         Returns:
             None if it does. If `is_drained`, call again when the socket is readable; else call `next_frame`.
 
         Args:
-            shared: A buffer as large as the first one, which many connections may use, one after the other, as it is nearer to
-                the processor than their own. See `is_shared`.
+            shared: A buffer as large as the first one, which all connections use, one after the other: it is nearer to the
+                processor than their own, and most of them need no other. See `is_shared`.
 
         Raises:
             ProtocolError: As `next_frame`.
             trio.BrokenResourceError: The connection was reset.
         """
         self._is_in_use = self.is_shared = False
+        may_share = False
         if self._start == self._end:
             if self.held_bytes:
                 self._start_over()
-                if self.held_bytes:
-                    shared = None
             self._start = self._end = 0
-            target = self._view[: self._room] if shared is None else shared
+            may_share = not self.held_bytes
+            target = shared if may_share else self._view[: self._room]
         else:
             frame = self._cut()
             if frame is not None:
                 return frame
             if self._start:
                 self._move_to(self._view)
-            target, shared = self._view[self._end : self._room], None
+            target = self._view[self._end : self._room]
             if not target:  # the frame is larger than that
                 self.is_drained = False
                 return None
@@ -167,11 +170,13 @@ class FrameReader:
             self.is_drained = received is None and transport.is_emptied and not self.is_ending
             return None
         self.is_drained = transport.is_emptied and not self.is_ending
-        if shared is not None:
+        if may_share:
             (size_bytes,) = _SIZE.unpack_from(shared)
             if size_bytes == received - 4 and 0 <= size_bytes <= self._max_frame_bytes:
                 self.is_shared = self.is_last = True
                 return shared[4:received]
+            if not self._view:
+                self._view = _first_buffer()
             self._view[:received] = shared[:received]
         self._end += received
         frame = self._cut()

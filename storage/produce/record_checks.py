@@ -11,14 +11,14 @@ slow, so without the kernel records are read only if one of these requires it:
     compression.type                  other than the batch's codec
     max.decompressed.message.bytes    less than any compressed batch may unpack to: the length of each record is compared
 
-A small batch is checked at once, on the thread that owns the logs. A batch that would block this thread for too long raises
-`LargeBatchError`, and another thread checks it.
+A small batch is checked at once, on the thread that owns the logs. A batch that would block this thread for too long, or whose
+codec is not loaded yet, raises `LargeBatchError`, and another thread checks it.
 """
 
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-from ...protocol.compression import MAX_DECOMPRESSED_BATCH_BYTES, Codec, Packer
+from ...protocol.compression import MAX_DECOMPRESSED_BATCH_BYTES, Codec, Packer, is_loaded
 from ...protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from ...protocol.records import HEADER_BYTES, LOG_APPEND_TIME_BIT, NO_TIMESTAMP, RecordBatch, null_key_indexes, wrapped
 from .. import kernel
@@ -228,6 +228,8 @@ def _unpacked(batch: RecordBatch, at_once: bool) -> memoryview:
         return batch.view[HEADER_BYTES:]
     if not at_once:
         return batch.payload(max_frames=FRAMES_MAX)
+    if not is_loaded(codec):
+        raise LargeBatchError
     try:
         return batch.payload(max_bytes=AT_ONCE_BYTES[codec], max_frames=AT_ONCE_FRAMES)
     except CorruptRecordError as error:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ...protocol.batch_builder import assign_in_place, seal_batch, set_timestamp_type_in_place
 from ...protocol.checksum import crc32c
-from ...protocol.compression import CODEC_NAMES, Codec, Packer
+from ...protocol.compression import CODEC_NAMES, Codec, Packer, is_loaded
 from ...protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from ...protocol.records import (
     ATTRIBUTES_POSITION,
@@ -105,7 +105,7 @@ def check_batch(
         packer = Packer(codec, _level(codec, config), config.max_message_bytes - HEADER_BYTES)
     max_timestamp = check_records(batch, topic_partition, config, now_ms, packer=packer, at_once=at_once)
     if packer is not None:
-        if at_once and packer.size_bytes > AT_ONCE_PACKED_BYTES:
+        if at_once and (packer.size_bytes > AT_ONCE_PACKED_BYTES or not is_loaded(codec)):
             raise LargeBatchError
         batch = _recompressed(batch, packer, codec, topic_partition, config)
     return CheckedBatch(batch, max_timestamp, config)

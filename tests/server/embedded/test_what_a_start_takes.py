@@ -13,6 +13,7 @@ from support.disk.troubled_files import TroubledFiles
 
 NOT_NEEDED = (
     *(
+        "cramjam",
         "cryptography",
         "difflib",
         "encodings.idna",
@@ -20,9 +21,11 @@ NOT_NEEDED = (
         "importlib.metadata",
         "jinja2",
         "jwt",
+        "lz4",
         "numpy",
         "re2",
         "yaml",
+        "zstandard",
     ),
     "ottla.protocol.messages.cluster_metadata",
     *(f"ottla.server.control.{name}" for name in ("compaction", "explain", "segments")),

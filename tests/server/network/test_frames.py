@@ -25,6 +25,8 @@ from ottla.server.network.frames import (
 from ottla.server.network.request_memory import RequestMemory
 from ottla.server.network.transport import PlainTransport
 
+asks_linux = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="asks Linux")
+
 
 class Wire:
     """A frame reader and the client's end of its socket."""
@@ -242,16 +244,30 @@ async def test_other_tasks_run_while_a_large_frame_is_read() -> None:
     assert turns > 12
 
 
-def _resident_bytes() -> int:
+def _memory_bytes() -> tuple[int, int]:
+    """Return the sizes of the process's address space, and of the part that is in memory."""
     with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * resource.getpagesize()
+        size, resident, *_ = map(int, file.read().split())
+    return size * resource.getpagesize(), resident * resource.getpagesize()
 
 
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="asks Linux")
+@asks_linux
+async def test_a_connection_whose_frames_come_whole_has_no_buffer(wire: Wire, memory: RequestMemory) -> None:
+    shared, readers = memoryview(bytearray(INITIAL_BUFFER_BYTES)), []
+    before, _ = _memory_bytes()
+    for _ in range(1_000):
+        readers.append(FrameReader(wire.transport, 4 << 20, memory, "somewhere", wire.given_up.append))
+        await wire.send(frame(b"whole"))
+        got = readers[-1].frame_now(shared)
+        assert got is not None and bytes(got) == b"whole"
+    assert _memory_bytes()[0] - before < 4 << 20
+
+
+@asks_linux
 async def test_the_first_buffers_of_many_connections_are_freed_with_them(memory: RequestMemory) -> None:
     wire = Wire(4 << 20, memory)
     pinned = []
-    before = _resident_bytes()
+    _, before = _memory_bytes()
     readers = []
     for _ in range(2_000):
         reader = FrameReader(wire.transport, 4 << 20, memory, "somewhere", wire.given_up.append)
@@ -263,6 +279,6 @@ async def test_the_first_buffers_of_many_connections_are_freed_with_them(memory:
         reader.close()
     readers.clear()
 
-    assert _resident_bytes() - before < 16 << 20
+    assert _memory_bytes()[1] - before < 16 << 20
     wire.client.close()
     wire.server.close()

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.protocol import compression
 from ottla.protocol.batch_builder import build_batch, set_timestamp_type_in_place
 from ottla.protocol.compression import Codec, compress
 from ottla.protocol.errors import CorruptRecordError, ErrorCode, KafkaError
@@ -245,6 +246,18 @@ def test_recompression_is_left_to_another_thread() -> None:
         check(LARGE, at_once=True, **config)
     assert check(LARGE, at_once=False, **config).batch.codec == 4
     assert check(FEW, at_once=True, **config).batch.codec == 4
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE])
+def test_the_library_of_a_codec_is_loaded_in_another_thread(codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = batch(("k", "v"), timestamp=NOW_MS, codec=codec)
+    recompressed = batch(("k", "v"), timestamp=NOW_MS), {"compression_type": codec.name.lower()}
+    for data, config in ((packed, {}), recompressed):
+        monkeypatch.delitem(compression._LOADED, codec)
+        with pytest.raises(LargeBatchError, check=lambda error: error.begun is None):
+            check(data, at_once=True, **config)
+        assert check(data, at_once=False, **config).batch.codec == codec
+        assert check(data, at_once=True, **config).batch.codec == codec
 
 
 def test_a_producer_stamped_batch_of_refused_records_is_left_to_another_thread() -> None:
