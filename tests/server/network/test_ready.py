@@ -1613,7 +1613,7 @@ def pipeline(chance: random.Random, count: int) -> tuple[list[bytes], list[tuple
     data, answers, number = list[bytes](), list[tuple[int, str]](), 0
     while len(answers) < count:
         number += 1
-        (kind,) = chance.choices([*KINDS], KINDS.values())
+        (kind,) = chance.choices([*KINDS], [*KINDS.values()])
         size_bytes = chance.choices((0, chance.randint(1, 100), 3_000, 20_000), (30, 30, 5, 1))[0]
         if kind == "produce":
             key, records = chance.choice(("now", "pass", "later")) + f" {number}", chance.randbytes(size_bytes)
