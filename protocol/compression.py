@@ -6,8 +6,11 @@ is loaded with its library when the codec is first used: most brokers see none o
 Batches come from untrusted clients: this module trusts no length that it reads, and uses no memory for output beyond
 the caller's `max_bytes` and one codec block. Several frames (members) back to back are one stream; each costs a
 microsecond or two even if it is empty, so a caller may also bound their number.
+
+Every function raises OSError if a library cannot be loaded.
 """
 
+import errno
 import sys
 from collections.abc import Callable, Iterator
 from enum import IntEnum
@@ -84,10 +87,20 @@ def is_loaded(codec: int) -> bool:
 
 
 def _module(codec: int) -> CodecModule:
-    """Return the module of a codec, loaded if necessary. ValueError: no codec has this number."""
+    """Return the module of a codec, loaded if necessary.
+
+    Raises:
+        ValueError: No codec has this number.
+        OSError: It cannot be loaded now, mostly for lack of memory or descriptors. The next call tries again.
+    """
     found = _LOADED.get(codec)
     if found is None:
-        module: Any = import_module(f".codec_{Codec(codec).name.lower()}", __package__)
+        name = Codec(codec).name.lower()
+        try:
+            module: Any = import_module(f".codec_{name}", __package__)
+        except (ImportError, OSError) as error:
+            # An ImportError would count as the log's fault, and an error of the program's disk as one of the data directory.
+            raise OSError(errno.ENOMEM, f"cannot load the codec {name}: {error}") from error
         found = _LOADED[codec] = module
     return found
 

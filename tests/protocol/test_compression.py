@@ -2,6 +2,7 @@
 
 import random
 import struct
+import sys
 import time
 import tracemalloc
 import zlib
@@ -14,6 +15,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.protocol import compression
 from ottla.protocol.compression import (
     CODEC_NAMES,
     MAX_DECOMPRESSED_BATCH_BYTES,
@@ -24,6 +26,7 @@ from ottla.protocol.compression import (
     unpack,
 )
 from ottla.protocol.errors import CorruptRecordError, ErrorCode
+from ottla.storage.disk.health import is_disk_failure
 from support.calls import calls_of
 from support.noted import each_case
 from support.oracles import kafka_python_codec
@@ -349,3 +352,18 @@ def test_a_packer_stops_at_the_limit_and_not_below_it() -> None:
         packer.add(data[500:])
         packer.finish()
         assert packer.is_too_large == too_large
+
+
+@pytest.mark.parametrize("codec", PACKING)
+def test_a_library_that_cannot_be_loaded_is_tried_again(codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = compress(codec, TEXT)
+    with monkeypatch.context() as short:
+        short.delitem(compression._LOADED, codec)
+        short.setitem(sys.modules, f"ottla.protocol.codec_{codec.name.lower()}", None)
+        for _ in range(2):
+            with pytest.raises(OSError, match=f"cannot load the codec {codec.name.lower()}: ") as refused:
+                decompress(codec, packed)
+            assert not is_disk_failure(refused.value)
+        short.undo()
+        short.delitem(compression._LOADED, codec)
+        assert decompress(codec, packed) == TEXT

@@ -5,6 +5,7 @@ partition continue, and the broker stops.
 from __future__ import annotations
 
 import errno
+import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import cycle, product
@@ -13,9 +14,13 @@ from pathlib import Path
 import pytest
 import trio
 
+from ottla.protocol import compression
+from ottla.protocol.compression import Codec
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.broker.broker import Broker
+from ottla.server.cleaning.on_demand import clean_now
 from ottla.server.partitions.topics import Topic
+from ottla.server.runtime.errors import ControlError
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
@@ -165,6 +170,26 @@ async def test_a_failing_pass_does_not_stop_cleaning_of_other_logs(tmp_path: Pat
             await until(lambda: TopicPartition("bad", 0) in broker.services.cleaning.manager.uncleanable)
         await until(lambda: broker.services.cleaning.manager.state_name(TopicPartition("bad", 0)) == "not held")
         await check_that_all_are_free(broker, "z", "bad")
+
+
+async def test_a_log_whose_codec_cannot_be_loaded_is_not_marked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a start the cleaner is often the first that needs it."""
+    async with serving(tmp_path, OsFiles(), **QUIET) as served:
+        broker, partition = served.broker, TopicPartition("bad", 0)
+        await served.ask(create_topic, "bad", internal_segment_bytes=200, cleanup_policy="compact")
+        for number in range(RECORDS):
+            await served.ask(produce, "bad", ("k", f"v{number}"), ("other", "v"), timestamp=1_000, codec=Codec.LZ4)
+        with monkeypatch.context() as short:
+            short.delitem(compression._LOADED, Codec.LZ4)
+            short.setitem(sys.modules, "ottla.protocol.codec_lz4", None)
+            with pytest.raises(ControlError, match="cannot load the codec lz4"):
+                await clean_now(broker.services.cleaning, log_of(broker, "bad"), is_forced=True)
+        assert not broker.services.cleaning.manager.uncleanable
+        assert log_of(broker, "bad").failure is None
+        await clean_now(broker.services.cleaning, log_of(broker, "bad"), is_forced=True)
+        assert broker.cleaner_status()[partition].passes == 1
 
 
 @EVERY_EXCEPTION

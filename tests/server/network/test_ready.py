@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
@@ -28,7 +29,7 @@ import trio.testing
 from ottla.protocol import connection as spoken_module
 from ottla.protocol.apis import APIS
 from ottla.protocol.connection import Request, encode_request, learn, parse_response
-from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from ottla.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.produce import (
     PartitionProduceData,
@@ -71,14 +72,18 @@ pytestmark = needs_epoll
 
 API, OTHER, PRODUCE = APIS[10], APIS[12], APIS[PRODUCE_KEY]
 VERSION, KEYS_VERSION, PRODUCE_VERSION = 1, 4, 9
-PRODUCED = 1 << 20
-"""The first number of Produce requests."""
+PRODUCED, MANY = 1 << 20, 1 << 21
+"""The first numbers of Produce requests, and of requests with many keys."""
 LARGE_ANSWER = 30_000
 LISTENER = Listener("PLAINTEXT", "127.0.0.1", 0, "127.0.0.1", 0)
 
 
 def request(number: int, key: str = "g") -> bytes:
     return encode_request(API, VERSION, number, "c", FindCoordinatorRequest(key=key))
+
+
+def ask_for(number: int, keys: tuple[str, ...]) -> bytes:
+    return encode_request(API, KEYS_VERSION, MANY + number, "c", FindCoordinatorRequest(coordinator_keys=keys))
 
 
 def produce(number: int, key: str, records: bytes) -> bytes:
@@ -94,7 +99,7 @@ def heartbeat(number: int) -> bytes:
 @pytest.fixture(autouse=True)
 def _spoken() -> None:
     """Load the readers before the tests: the first request in a version of an API waits for a thread."""
-    for frame in (request(0), produce(0, "g", b""), heartbeat(0)):
+    for frame in (request(0), ask_for(0, ()), produce(0, "g", b""), heartbeat(0)):
         learn(memoryview(frame)[4:])
 
 
@@ -141,7 +146,7 @@ class RequestDispatcher:
         key = ",".join(request.body.coordinator_keys) if request.version >= KEYS_VERSION else request.body.key
         self.asked.append(key)
         self.meanwhile(key)
-        answer = None if "silent" in key else FindCoordinatorResponse(host=key)
+        answer = None if "silent" in key else FindCoordinatorResponse(host=key, coordinators=(Coordinator(key=key),))
         if key.startswith("big"):
             return FindCoordinatorResponse(host=key + "x" * LARGE_ANSWER)
         return self._waited(client, key, answer) if key.startswith(("later", "pass")) else answer
@@ -177,7 +182,10 @@ def parsed(received: bytearray) -> Iterator[tuple[int, str]]:
     while len(received) >= 4 and len(received) - 4 >= (size_bytes := struct.unpack_from(">i", received)[0]):
         frame = bytes(received[4 : 4 + size_bytes])
         del received[: 4 + size_bytes]
-        if struct.unpack_from(">i", frame)[0] >= PRODUCED:
+        if struct.unpack_from(">i", frame)[0] >= MANY:
+            number, body = parse_response(API, KEYS_VERSION, frame)
+            yield number - MANY, body.coordinators[0].key
+        elif struct.unpack_from(">i", frame)[0] >= PRODUCED:
             number, body = parse_response(PRODUCE, PRODUCE_VERSION, frame)
             yield number - PRODUCED, body.responses[0].name
         else:
@@ -1597,33 +1605,47 @@ CONNECTIONS, SEEDS = 25, 8
 ANSWERS = size(2_000, 50_000)
 
 
-def pipeline(chance: random.Random, count: int) -> tuple[bytes, list[tuple[int, str]], int]:
-    """Return requests with `count` answers, these answers, and the number of requests."""
-    data, answers, number = bytearray(), list[tuple[int, str]](), 0
+KINDS = {"now": 8, "pass": 2, "later": 2, "silent": 1, "pass silent": 1, "produce": 3, "many": 1}
+
+
+def pipeline(chance: random.Random, count: int) -> tuple[list[bytes], list[tuple[int, str]]]:
+    """Return requests with `count` answers, and these answers."""
+    data, answers, number = list[bytes](), list[tuple[int, str]](), 0
     while len(answers) < count:
         number += 1
-        kind = chance.choices(("now", "pass", "later", "silent", "pass silent", "produce"), (8, 2, 2, 1, 1, 3))[0]
+        (kind,) = chance.choices([*KINDS], [*KINDS.values()])
         size_bytes = chance.choices((0, chance.randint(1, 100), 3_000, 20_000), (30, 30, 5, 1))[0]
         if kind == "produce":
             key, records = chance.choice(("now", "pass", "later")) + f" {number}", chance.randbytes(size_bytes)
-            data += produce(number, key, records)
+            data.append(produce(number, key, records))
             answers.append((number, produced(key, records)))
             continue
+        if kind == "many":
+            keys = (f"now {number}", *chance.choices(["a", "bc"], k=READ_ELEMENTS_AT_ONCE))
+            data.append(ask_for(number, keys))
+            answers.append((number, ",".join(keys)))
+            continue
         key = f"{kind} {number} " + chance.choice("abc") * size_bytes
-        data += request(number, key)
+        data.append(request(number, key))
         if "silent" not in kind:
             answers.append((number, key))
-    return bytes(data), answers, number
+    return data, answers
 
 
-async def send_in_pieces(stream: trio.abc.Stream, data: bytes, chance: random.Random) -> None:
-    most_bytes = chance.choice((50, 2_000, 100_000))
-    at = 0
+async def send_in_pieces(stream: trio.abc.Stream, requests: list[bytes], chance: random.Random) -> None:
+    """Send pieces of any size, or nearly every request alone."""
+    most_bytes = chance.choice((50, 2_000, 100_000, 0, 0, 0))
+    data, ends = b"".join(requests), iter(accumulate(map(len, requests)))
+    at = end = 0
     while at < len(data):
-        size_bytes = chance.randint(1, most_bytes)
-        await stream.send_all(data[at : at + size_bytes])
-        at += size_bytes
-        for _ in range(chance.randint(0, 3)):
+        if most_bytes:
+            end = at + chance.randint(1, most_bytes)
+        elif at == end:
+            end = next(ends)
+        cut = chance.randint(at + 1, end) if chance.random() < 0.1 else end
+        await stream.send_all(data[at:cut])
+        at = cut
+        for _ in range(chance.randint(0, 3 if most_bytes else 10)):
             await trio.lowlevel.checkpoint()
 
 
@@ -1665,20 +1687,23 @@ async def exchange(
         async def be_a_client(seed: int, count: int) -> None:
             nonlocal asked
             own = random.Random(seed)
-            data, expected, requests = pipeline(own, count)
+            requests, expected = pipeline(own, count)
             stream = await connect(served)
             async with trio.open_nursery() as both:
                 both.start_soon(receive_all, stream, expected, random.Random(seed))
-                await send_in_pieces(stream, data, own)
+                await send_in_pieces(stream, requests, own)
             if isinstance(stream, trio.SocketStream):
                 await stream.send_eof()
                 assert await stream.receive_some() == b""  # nothing more
             await stream.aclose()
-            asked += requests
+            asked += len(requests)
 
-        served.dispatcher.meanwhile = lambda key: monkeypatch.setattr(
-            time_slices, "SLICE_S", chance.choice((0, turn_s / 30, turn_s))
-        )
+        def disturb(_: str) -> None:
+            monkeypatch.setattr(time_slices, "SLICE_S", chance.choice((0, turn_s / 30, turn_s)))
+            if chance.random() < 0.005:  # a thread must make this one again
+                spoken_module._SPOKEN.pop(chance.choice([*spoken_module._SPOKEN]), None)
+
+        served.dispatcher.meanwhile = disturb
         nursery.start_soon(let_answer)
         with trio.fail_after(size(60, 600)):
             async with trio.open_nursery() as clients:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -11,6 +12,7 @@ import pytest
 import trio
 import trio.testing
 
+from ottla.protocol import compression
 from ottla.protocol.compression import Codec
 from ottla.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.records import HEADER_BYTES, batches
@@ -156,6 +158,23 @@ def test_letters_of_many_batches_come_in_order(codec: Codec, monkeypatch: pytest
             assert there.dead() == dead
             assert [(one.key, one.value) for one in there.letters()] == [(b"%d" % at, b"%d" % at) for at in dead]
             assert there.state.start_offset + there.state.delivery_complete_count == 20
+
+    run_in_order(main)
+
+
+def test_a_record_whose_codec_cannot_be_loaded_gets_a_letter_without_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = [batch((f"{at}", "v"), codec=Codec.ZSTD, timestamp=NOW_MS) for at in range(2)]
+
+    async def main() -> None:
+        async with queue(records=records, copies=True) as there:
+            await there.create()
+            await there.fetch()
+            with monkeypatch.context() as short:
+                short.delitem(compression._LOADED, Codec.ZSTD)
+                short.setitem(sys.modules, "ottla.protocol.codec_zstd", None)
+                await there.say({0: REJECT})
+            await there.say({1: REJECT})
+            assert [(one.key, one.value) for one in there.letters()] == [(None, None), (b"1", b"v")]
 
     run_in_order(main)
 
