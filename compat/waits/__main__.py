@@ -34,7 +34,7 @@ SENTENCES = {
 """A wait while the one member of a group reads another topic -> what its timeout says; `there` is THERE."""
 THERE = "the {kind} group is Stable, members: {name} at /127.0.0.1"
 LEFT = "reading {topic} {group}", "no consumer reads {topic}-0, {topic}-1; the {kind} group is Empty, members: none"
-"""The same after the member has left."""
+"""Wait and sentence after the member has left."""
 
 
 def body(suite: Suite, options: Options) -> None:

@@ -197,4 +197,4 @@ CLIENTS = (
     Client("sarama", lambda: [_go_program(), "sarama"]),
     Client("kafkajs", _node),
 )
-"""Those of the new group protocol, `consumer`, are named so."""
+"""All clients. A name says `consumer` for the new group protocol."""

@@ -1,4 +1,4 @@
-"""What a test waits for with stock clients: Ottla's dev profile, Apache Kafka with its defaults, and kfake.
+"""A bench of all that a test waits for with stock clients: Ottla's dev profile, Apache Kafka with its defaults, and kfake.
 
     python -m compat.bench.waits [--clients NAME]... [--sides NAME]... [--runs N] [--quick] [--write]
 

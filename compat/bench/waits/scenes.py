@@ -1,4 +1,4 @@
-"""What a test waits for, step by step: each scene plays with one client and one broker, and returns its rows in seconds."""
+"""Scenes of all that a test waits for: each scene plays with one client and one broker, and returns its rows in seconds."""
 
 from __future__ import annotations
 
