@@ -22,7 +22,7 @@ help:
 	@echo "make schemas       fetch Apache Kafka's message definitions, which a test compares ours with (needs Maven)"
 	@echo "make compat-quick  other programs judge us, about six minutes"
 	@echo "make nightly       all of that, at full length"
-	@echo "make bench         Ottla beside Apache Kafka, kfake and librdkafka's mock cluster: compat/bench/REPORT.md"
+	@echo "make bench         Ottla beside Apache Kafka, kfake and librdkafka's mock cluster: compat/bench/REPORT.md, WAITS.md"
 	@echo "make release       what is published of the last commit, into dist/ (docs/releasing.md; needs Python 3.11)"
 
 # What an earlier build left would be taken for the new kernel if its compilation failed.
@@ -111,6 +111,7 @@ nightly: $(BIN)/.ready
 bench: $(BIN)/.ready
 	$(BIN)/python -m compat.bench.race $(or $(BENCH),--write)
 	$(if $(BENCH),,$(BIN)/python -m compat.bench.mixed)
+	$(if $(BENCH),,$(BIN)/python -m compat.bench.waits --write)
 
 # The tools' versions are pinned, as they decide the bytes.
 $(VENV)-release/.ready: compat/release/requirements.txt

@@ -38,6 +38,7 @@ SUITES = (
     "crashes",
     "apache_kafka.differential",
     "clients_groups",
+    "waits",
     "exactly_once",
     "streams",
     "share_consumers",
@@ -103,6 +104,7 @@ SUITES = (
     "bench.spark.scale",
     "bench.spark.shuffled_rows",
     "bench.share",
+    "bench.waits",
     "bench.race",
 )
 ALONE = {"loop_holds", "bench.race"}
@@ -115,6 +117,7 @@ LONG = {
     "apache_kafka.share_state",
     "lower_bounds",
     "first_hour",
+    "bench.waits",
 }
 """Even their slices take longer than `quick` has for one: environments of other versions, ten lives of two brokers in turns."""
 BUSY = {

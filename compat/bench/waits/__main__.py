@@ -1,0 +1,215 @@
+"""A bench of all that a test waits for with stock clients: Ottla's dev profile, Apache Kafka with its defaults, and kfake.
+
+    python -m compat.bench.waits [--clients NAME]... [--sides NAME]... [--runs N] [--quick] [--write]
+
+Each client is a program of its own (`compat/waits/drivers`). It meets all brokers in turns, or side by side where it mostly waits;
+medians of N runs. A kill, and closes after the broker has gone, are played with all clients at once: once, with Ottla's clock N times.
+With --write the table is saved in `compat/bench/WAITS.md`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from urllib.error import URLError
+
+from confluent_kafka import KafkaException
+
+from ...support.brokers.apache_kafka import ApacheKafkaProcess
+from ...support.brokers.ottla_process import OttlaProcess
+from ...support.brokers.process import BrokerProcess, free_port
+from ...support.machine import Machine
+from ...support.suite import NotRunError, Options, Suite, run_suite
+from ...waits.driver import CLIENTS, Client, ClientError, Driver
+from ..race.figures import KFAKE
+from ..race.machine import commit, machine, versions
+from ..race.sides import KfakeProcess, missing
+from ..table import KAFKA, OTTLA
+from .scenes import LONG_S, ROWS, SCENES, SCENES_THAT_WAIT, Result, Stage, gone, killed
+
+SIDES = (OTTLA, KAFKA, KFAKE)
+RUNS = 5
+PAGE = Path(__file__).parents[1] / "WAITS.md"
+TROUBLE = (ClientError, TimeoutError, KafkaException, RuntimeError, URLError, BrokenPipeError)
+
+Played = Callable[[Stage, Sequence[Client]], tuple[dict[str, Result], dict[str, str]]]
+
+
+class Figures:
+    """Seconds by row, client and side; and what a client could not do with a side."""
+
+    def __init__(self, suite: Suite) -> None:
+        self.suite = suite
+        self.seconds: dict[tuple[str, str, str], list[float]] = {}
+        self.failures: dict[tuple[str, str], list[str]] = {}
+
+    def add(self, client: str, side: str, result: Result) -> None:
+        for row, seconds in result.items():
+            self.seconds.setdefault((row, client, side), []).append(seconds)
+
+    def fail(self, client: str, side: str, error: object) -> None:
+        self.suite.note(f"{client}, {side}: {error}")
+        self.failures.setdefault((client, side), []).append(str(error))
+
+    def cell(self, row: str, client: str, sides: Sequence[str]) -> str:
+        found = [self.seconds.get((row, client, side)) for side in sides]
+        return " / ".join("–" if each is None else _milliseconds(statistics.median(each)) for each in found)
+
+
+def _milliseconds(seconds: float) -> str:
+    if seconds == math.inf:
+        return f"> {LONG_S * 1000:.0f}"
+    return f"{seconds * 1000:,.{0 if seconds >= 0.01 else 1}f}".replace(",", " ")
+
+
+def body(suite: Suite, options: Options) -> None:
+    if options.broker:
+        raise NotRunError("to start the brokers itself")
+    wanted = options.rest
+    chosen = tuple(side for side in SIDES if side in (wanted.sides or SIDES))
+    absent = missing(tuple(side for side in chosen if side != OTTLA))
+    sides = tuple(side for side in chosen if side not in absent)
+    clients = [client for client in CLIENTS if client.name in (wanted.clients or [each.name for each in CLIENTS])]
+    runs = wanted.runs or (1 if options.quick else RUNS)
+    for side, why in absent.items():
+        suite.note(f"{side}: not run: {why}")
+    figures, others, able = Figures(suite), Machine(), []
+    with ExitStack() as stack:
+        stages = {side: stack.enter_context(started(side)) for side in sides}
+        for client in clients:
+            try:
+                client.command()
+            except NotRunError as error:
+                suite.skip(client.name, f"not run: needs {error}")
+                continue
+            able.append(client)
+            alone(figures, client, stages, runs)
+        for side, stage in stages.items():
+            for _ in range(runs if side == OTTLA else 1):
+                together(figures, able, side, stage, killed)
+    for side in sides:
+        with started(side) as stage:
+            together(figures, able, side, stage, gone)
+    part = others.others_part()
+    page = written(figures, able, sides, runs, absent, part)
+    for line in page.splitlines():
+        suite.note(line)
+    for client in able:
+        for side in (side for side in sides if side != KFAKE):
+            rows = sum((row, client.name, side) in figures.seconds for row in ROWS)
+            suite.equal(f"{client.name}, {side}: rows measured", len(ROWS), rows)
+    if wanted.write:
+        PAGE.write_text(page)
+
+
+def alone(figures: Figures, client: Client, stages: dict[str, Stage], runs: int) -> None:
+    """Play the scenes of one client: on all brokers in turns after a round that does not count, or side by side if they wait."""
+    for scene in (*SCENES, *SCENES_THAT_WAIT):
+        in_turns, able = scene in SCENES, dict(stages)
+        with Driver(client) as driver:
+            for run in range(runs + in_turns):
+                order = list(able.items())[:: -1 if run % 2 else 1]
+                played = [(side, partial(scene, stage, driver)) for side, stage in order]
+                for side, result in attempt(played, 1 if in_turns else len(played)).items():
+                    if isinstance(result, Exception):
+                        figures.fail(client.name, side, f"{scene.__name__}: {result}")
+                        del able[side]
+                    elif run >= in_turns:
+                        figures.add(client.name, side, result)
+    figures.suite.note(f"{client.name}: played alone")
+
+
+def attempt(scenes: Sequence[tuple[str, Callable[[], Result]]], at_once: int) -> dict[str, Result | Exception]:
+    """Return each side's result, or its error; `at_once` sides play at a time."""
+
+    def one(scene: Callable[[], Result]) -> Result | Exception:
+        try:
+            return scene()
+        except TROUBLE as error:
+            return error
+
+    with ThreadPoolExecutor(max(at_once, 1)) as threads:
+        return {side: found.result() for side, found in [(side, threads.submit(one, scene)) for side, scene in scenes]}
+
+
+def together(figures: Figures, clients: Sequence[Client], side: str, stage: Stage, play: Played) -> None:
+    found, failed = play(stage, clients)
+    for client, result in found.items():
+        figures.add(client, side, result)
+    for client, error in failed.items():
+        figures.fail(client, side, f"{play.__name__}: {error}")
+    figures.suite.note(f"{side}: {play.__name__}")
+
+
+def written(
+    figures: Figures,
+    clients: Sequence[Client],
+    sides: Sequence[str],
+    runs: int,
+    absent: dict[str, str],
+    others: float | None,
+) -> str:
+    """Return the page."""
+    names = {KAFKA: "Apache Kafka", OTTLA: "Ottla", KFAKE: "kfake"}
+    known = versions()
+    busy = "not known" if others is None else f"{others:.0%}"
+    intro = (
+        "Made by `python -m compat.bench.waits --write`; [README.md](README.md) says what is measured. Milliseconds, medians of"
+        f" {runs}: {' / '.join(names[side] for side in sides)}."
+    )
+    ground = (
+        f"{datetime.now(UTC):%Y-%m-%d}, commit {commit()}; {', '.join(f'{names[side]} {known[side]}' for side in sides)}. {machine()}."
+        f" Others' part of the machine: {busy}."
+    )
+    lines = [
+        "# What a test waits for",
+        "",
+        intro,
+        "",
+        ground,
+        *(f"\n{names[side]}: not run: {why}." for side, why in absent.items()),
+        "",
+        f"| | {' | '.join(client.name for client in clients)} |",
+        f"|---|{'---|' * len(clients)}",
+        *(f"| {row} | {' | '.join(figures.cell(row, each.name, sides) for each in clients)} |" for row in ROWS),
+        "",
+        "| wait | conditions |",
+        "|---|---|",
+        *(f"| {row} | {how} |" for row, how in ROWS.items()),
+        "",
+        *(f"- {client}, {names[side]}: {why[0]}" for (client, side), why in figures.failures.items()),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+@contextmanager
+def started(side: str) -> Iterator[Stage]:
+    """Start a broker of this side, and stop it unless it has been killed."""
+    admin = f"127.0.0.1:{free_port()}" if side == OTTLA else None
+    kinds: dict[str, Callable[[], BrokerProcess]] = {
+        OTTLA: lambda: OttlaProcess(profile="dev", arguments=("--admin", str(admin))),
+        KAFKA: lambda: ApacheKafkaProcess(heap="1g"),
+        KFAKE: KfakeProcess,
+    }
+    with kinds[side]() as broker:
+        yield Stage(broker, admin)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    names = [client.name for client in CLIENTS]
+    parser.add_argument("--clients", action="append", choices=names, help="only these; may be given several times")
+    parser.add_argument("--sides", action="append", choices=SIDES, help="only these; may be given several times")
+    parser.add_argument("--runs", type=int, help=f"{RUNS} unless given, 1 with --quick")
+    parser.add_argument("--write", action="store_true", help="save the table in compat/bench/WAITS.md")
+
+
+if __name__ == "__main__":
+    sys.exit(run_suite("bench.waits", body, doc=__doc__, more_arguments=arguments))

@@ -1,0 +1,258 @@
+"""Scenes of all that a test waits for: each scene plays with one client and one broker, and returns its rows in seconds."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from confluent_kafka import Producer
+
+from ...support.brokers.process import BrokerProcess
+from ...waits.driver import Client, ClientError, Driver
+from ..race.sides import make_topic
+
+FIRST = "subscribe → first record"
+FIRST_OF_FOUR = "the same, the last of a group of 4"
+SECOND = "second member → has its part"
+LEFT = "leave → the other has all"
+KILLED = "kill of a member → the other has all"
+CREATED = "topic created → produced"
+TRANSACTION = "transaction begun → committed → read"
+CONSUMER_CLOSE, PRODUCER_CLOSE = "close of a consumer", "close of a producer"
+CONSUMER_CLOSE_ALONE, PRODUCER_CLOSE_ALONE = (f"{close}, the broker gone" for close in (CONSUMER_CLOSE, PRODUCER_CLOSE))
+ROWS = {
+    FIRST: "the topic has a record; starting the client counts",
+    FIRST_OF_FOUR: "all four subscribe at once to four partitions that get 50 records a second each",
+    SECOND: "four seconds after the first has all four partitions",
+    LEFT: "a second later; from the call of close",
+    KILLED: "kill -9; Ottla's clock is advanced past the session timeout, the others' passes",
+    CREATED: "the client's admin client, then an open producer",
+    TRANSACTION: "one record, producer and consumer open",
+    CONSUMER_CLOSE: "alone in its group, auto-commit on where that is the default",
+    PRODUCER_CLOSE: "all delivered",
+    CONSUMER_CLOSE_ALONE: "the same after kill -9 of the broker; one record not committed yet",
+    PRODUCER_CLOSE_ALONE: "the same after kill -9 of the broker",
+}
+"""Each row, with its conditions."""
+SETTLED_S, SHORTLY_S = 4.0, 1.0
+"""The time before a second member comes, in which its heartbeats have begun; and before it leaves."""
+SESSION_S_MAX = 45
+"""The longest session timeout of the clients' defaults."""
+FEED_S = 0.02
+LONG_S = 120.0
+"""The longest time for a session timeout, and for a close without a broker: one that takes longer is shown as that."""
+
+Result = dict[str, float]
+numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A broker; `admin` is the address of Ottla's admin listener."""
+
+    broker: BrokerProcess
+    admin: str | None
+
+    @property
+    def bootstrap(self) -> str:
+        return self.broker.bootstrap
+
+    def topic(self, partitions: int = 1) -> str:
+        """Create a topic with a record in each partition."""
+        topic = f"t{next(numbers)}"
+        make_topic(self.broker, topic, partitions)
+        producer = Producer({"bootstrap.servers": self.bootstrap, "log_level": 3})
+        for partition in range(partitions):
+            producer.produce(topic, b"first", partition=partition)
+        if producer.flush(30):
+            raise ClientError(f"{topic} takes no records")
+        return topic
+
+    def advance_clock(self, seconds: float) -> None:
+        """Do nothing if the broker has no such clock."""
+        if self.admin:
+            body = json.dumps({"by_ms": round(seconds * 1000)}).encode()
+            request = urllib.request.Request(
+                f"http://{self.admin}/v1/clock/advance", body, {"Content-Type": "application/json"}
+            )
+            urllib.request.urlopen(request, timeout=30).close()
+
+
+def new_name(what: str) -> str:
+    return f"{what}{next(numbers)}"
+
+
+@contextmanager
+def fed(stage: Stage, topic: str, partitions: int) -> Iterator[None]:
+    """Produce records to each partition all the time."""
+    producer, ended = (
+        Producer({"bootstrap.servers": stage.bootstrap, "linger.ms": 0, "log_level": 3}),
+        threading.Event(),
+    )
+
+    def feed() -> None:
+        while not ended.wait(FEED_S):
+            for partition in range(partitions):
+                producer.produce(topic, b"more", partition=partition)
+            producer.poll(0)
+
+    feeding = threading.Thread(target=feed)
+    feeding.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        feeding.join()
+        producer.flush(30)
+
+
+def alone(stage: Stage, driver: Driver) -> Result:
+    topic, name = stage.topic(), new_name("c")
+    begun_s = driver.consume(name, stage.bootstrap, topic, topic)
+    first_s = driver.wait(name, "record") - begun_s
+    return {FIRST: first_s, CONSUMER_CLOSE: driver.close(name)}
+
+
+def four(stage: Stage, driver: Driver) -> Result:
+    topic, names = stage.topic(4), [new_name("c") for _ in range(4)]
+    with fed(stage, topic, 4):
+        begun_s = time.perf_counter()
+        for name in names:
+            driver.consume(name, stage.bootstrap, topic, topic)
+        last_s = max(driver.wait(name, "record") for name in names)
+    for name in names:
+        driver.close(name)
+    return {FIRST_OF_FOUR: last_s - begun_s}
+
+
+def second(stage: Stage, driver: Driver) -> Result:
+    topic, first, other = stage.topic(4), new_name("c"), new_name("c")
+    driver.consume(first, stage.bootstrap, topic, topic)
+    driver.wait(first, "assigned", "4")
+    time.sleep(SETTLED_S)
+    begun_s = driver.consume(other, stage.bootstrap, topic, topic)
+    has_part_s = driver.wait(other, "assigned", "2")
+    driver.wait(first, "assigned", "2", after_s=begun_s)
+    time.sleep(SHORTLY_S)
+    driver.tell("close", other)
+    closing_s = driver.wait(other, "closing")
+    has_all_s = driver.wait(first, "assigned", "4", after_s=closing_s)
+    driver.wait(other, "closed")
+    driver.close(first)
+    return {SECOND: has_part_s - begun_s, LEFT: has_all_s - closing_s}
+
+
+def created(stage: Stage, driver: Driver) -> Result:
+    admin, producer, topic = new_name("a"), new_name("p"), new_name("t")
+    driver.do("admin", admin, stage.bootstrap, then="ready")
+    driver.do("produce", producer, stage.bootstrap, then="ready")
+    driver.do("send", producer, stage.topic(), "before", then="sent")
+    begun_s = driver.tell("create", admin, topic)
+    driver.wait(admin, "created")
+    sending_s = driver.tell("send", producer, topic, "first")
+    took_s = driver.wait(producer, "sent", after_s=sending_s) - begun_s
+    driver.close(admin)
+    return {CREATED: took_s, PRODUCER_CLOSE: driver.close(producer)}
+
+
+def transaction(stage: Stage, driver: Driver) -> Result:
+    topic, consumer, producer = stage.topic(), new_name("c"), new_name("p")
+    driver.consume(consumer, stage.bootstrap, topic, topic)
+    driver.do("transact", producer, stage.bootstrap, then="ready")
+    driver.do("send", producer, topic, "one", then="sent")
+    driver.wait(consumer, "record", "one")
+    begun_s = driver.tell("send", producer, topic, "two")
+    took_s = driver.wait(consumer, "record", "two") - begun_s
+    driver.wait(producer, "sent", after_s=begun_s)
+    driver.close(consumer)
+    driver.close(producer)
+    return {TRANSACTION: took_s}
+
+
+Scene = Callable[[Stage, Driver], Result]
+SCENES: tuple[Scene, ...] = (alone, created, transaction)
+SCENES_THAT_WAIT: tuple[Scene, ...] = (four, second)
+"""Most of their time is the wait for a heartbeat or a delay: brokers can be measured side by side."""
+
+
+def each(clients: Iterable[Client], step: Callable[[Client], None], failed: dict[str, str]) -> list[Client]:
+    """Take a step with each client; return those that could. The others are added to `failed`."""
+    able = []
+    for client in clients:
+        try:
+            step(client)
+            able.append(client)
+        except (ClientError, TimeoutError) as error:
+            failed[client.name] = str(error)
+    return able
+
+
+def killed(stage: Stage, clients: Sequence[Client]) -> tuple[dict[str, Result], dict[str, str]]:
+    """Kill the second member of each client's group at the same time; return the rows, and what failed, by client."""
+    found, failed = dict[str, Result](), dict[str, str]()
+    with ExitStack() as stack:
+        pairs = {client: [stack.enter_context(Driver(client)) for _ in range(2)] for client in clients}
+        topics = {client: stage.topic(4) for client in clients}
+        at_s = dict[Client, float]()
+
+        def join(client: Client) -> None:
+            for number, driver in enumerate(pairs[client]):
+                driver.consume(f"{topics[client]}-{number}", stage.bootstrap, topics[client], topics[client])
+
+        def share(client: Client) -> None:
+            for number, driver in enumerate(pairs[client]):
+                driver.wait(f"{topics[client]}-{number}", "assigned", "2")
+
+        def take_over(client: Client) -> None:
+            name = f"{topics[client]}-0"
+            has_all_s = pairs[client][0].wait(name, "assigned", "4", after_s=at_s[client], timeout_s=LONG_S)
+            found[client.name] = {KILLED: has_all_s - at_s[client]}
+
+        able = each(each(clients, join, failed), share, failed)
+        time.sleep(SETTLED_S)
+        for client in able:
+            at_s[client] = pairs[client][1].kill()
+        stage.advance_clock(SESSION_S_MAX)
+        each(able, take_over, failed)
+    return found, failed
+
+
+def gone(stage: Stage, clients: Sequence[Client]) -> tuple[dict[str, Result], dict[str, str]]:
+    """Kill the broker, then close each client's consumer and producer; return the rows, and what failed, by client."""
+    found, failed = dict[str, Result](), dict[str, str]()
+    with ExitStack() as stack:
+        drivers = {client: stack.enter_context(Driver(client)) for client in clients}
+        topics = {client: stage.topic() for client in clients}
+
+        def open_both(client: Client) -> None:
+            topic, driver = topics[client], drivers[client]
+            driver.consume(f"{topic}-c", stage.bootstrap, topic, topic)
+            driver.do("produce", f"{topic}-p", stage.bootstrap, then="ready")
+            driver.wait(f"{topic}-c", "record")
+            driver.do("send", f"{topic}-p", topic, "last", then="sent")
+            driver.wait(f"{topic}-c", "record", "last")
+
+        def close(client: Client) -> None:
+            found[client.name] = {}
+            for what, kind in ((CONSUMER_CLOSE_ALONE, "c"), (PRODUCER_CLOSE_ALONE, "p")):
+                name, driver = f"{topics[client]}-{kind}", drivers[client]
+                closing_s = driver.wait(name, "closing")
+                try:
+                    found[client.name][what] = driver.wait(name, "closed", timeout_s=LONG_S) - closing_s
+                except TimeoutError:
+                    found[client.name][what] = math.inf
+
+        able = each(clients, open_both, failed)
+        stage.broker.kill()
+        for client in able:
+            for kind in ("c", "p"):
+                drivers[client].tell("close", f"{topics[client]}-{kind}")
+        each(able, close, failed)
+    return found, failed
