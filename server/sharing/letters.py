@@ -155,7 +155,7 @@ async def copy_records(log: Log, offsets: Sequence[int], max_bytes: int) -> Copi
             if copied.is_full:
                 return Copies(found, offsets[at])
             room_bytes = copied.room_bytes
-    except (KafkaError, CorruptRecordError, OSError) as error:
+    except (KafkaError, CorruptRecordError, OSError, MemoryError) as error:
         logger.warning("%s: cannot copy records from offset %d: %s", log.topic_partition, offsets[at], error)
     return Copies(found, offsets[-1] + 1)
 

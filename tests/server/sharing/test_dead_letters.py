@@ -179,6 +179,20 @@ def test_a_record_whose_codec_cannot_be_loaded_gets_a_letter_without_copy(monkey
     run_in_order(main)
 
 
+def test_a_record_that_does_not_fit_into_memory_gets_a_letter_without_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    def copy(*_: object) -> None:
+        raise MemoryError
+
+    async def main() -> None:
+        async with queue(records=ONE, copies=True) as there:
+            await there.create()
+            monkeypatch.setattr(letters, "_copy", copy)
+            await reject(there)
+            assert [(one.key, one.value) for one in there.letters()] == [(None, None)]
+
+    run_in_order(main)
+
+
 # The topic
 
 REFUSALS: dict[str, tuple[str, dict[str, str], str | None]] = {
