@@ -67,7 +67,9 @@ async def handle(ctx: Context, request: Request) -> ShareFetchResponse:
     except KafkaError as error:
         if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED and body.max_wait_ms > 0:
             # Otherwise its client would retry at once.
-            await ctx.client.hold(trio.Event(), body.max_wait_ms / 1000, is_client_needed=True)
+            has_ended = trio.Event()
+            with ctx.services.coordinators.share_leaders.sessions[ctx.node.node_id].waiting(has_ended.set):
+                await ctx.client.hold(has_ended, body.max_wait_ms / 1000, is_client_needed=True)
         return ShareFetchResponse(error_code=error.code)
     shares = ctx.services.coordinators.share_leaders
     acknowledging = Acknowledging(ctx, request, whose)

@@ -7,7 +7,8 @@ that created it. When that disconnects, the member has left, and the caller must
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -72,6 +73,7 @@ class ShareSessions:
         self._sessions: dict[SessionKey, ShareSession] = {}
         self._of_connections: dict[object, set[SessionKey]] = {}
         self._members: dict[str, int] = {}
+        self._waiting: dict[Callable[[], object], None] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -142,6 +144,15 @@ class ShareSessions:
         self._forget(key)
         return session
 
+    @contextmanager
+    def waiting(self, wake: Callable[[], object]) -> Iterator[None]:
+        """Have `wake` called once if a session ends in this context; each end wakes the one that has waited longest."""
+        self._waiting[wake] = None
+        try:
+            yield
+        finally:
+            self._waiting.pop(wake, None)
+
     def has(self, session: ShareSession) -> bool:
         """Whether the session is in use: it did not end, and its member did not create another."""
         return self._sessions.get(session.key) is session
@@ -202,6 +213,10 @@ class ShareSessions:
             self._members[key.group_id] = left
         else:
             del self._members[key.group_id]
+        wake = next(iter(self._waiting), None)
+        if wake is not None:
+            del self._waiting[wake]
+            wake()
 
 
 def _with(

@@ -478,6 +478,15 @@ def test_the_number_of_sessions_is_limited() -> None:
             assert b.whole().error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
 
 
+def test_a_client_that_found_no_room_for_its_session_is_answered_when_another_session_ends() -> None:
+    with shared(overrides={"group.share.max.share.sessions": "1"}) as queue, queue.member("b") as b:
+        with queue.member("a") as a:
+            a.fetch()
+            b.client.send(b.request((0,), max_wait_ms=600_000))
+        assert b.client.receive().error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+        assert b.whole().error_code == 0
+
+
 def test_deleted_records_are_finished(queue: Queue) -> None:
     queue.produce(5, 5)
     with queue.member() as a:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
 import pytest
@@ -93,6 +94,23 @@ def test_a_restarted_session_takes_its_own_place() -> None:
     assert list(fetch(sessions, 0, TWO, connection="d").places) == [TWO]
     assert sessions.disconnected("c") == [], "the session is another connection's"
     assert sessions.members("g") == 1
+
+
+def test_each_end_wakes_the_one_that_has_waited_longest() -> None:
+    sessions, woken = ShareSessions(2), list[str]()
+    first, second = SessionKey("g", "1"), SessionKey("g", "2")
+    for key in first, second:
+        fetch(sessions, 0, ONE, key=key)
+    wakes = [partial(woken.append, name) for name in ("gave up", "a", "b")]
+    with sessions.waiting(wakes[0]):
+        pass
+    with sessions.waiting(wakes[1]), sessions.waiting(wakes[2]):
+        sessions.close(first)
+        assert woken == ["a"]
+        sessions.close(second)
+        fetch(sessions, 0, ONE, key=first)
+        sessions.close(first)
+    assert woken == ["a", "b"]
 
 
 def test_new_records_are_returned_once_and_an_error_twice() -> None:
