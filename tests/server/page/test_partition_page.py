@@ -131,16 +131,16 @@ def test_every_button_makes_an_accepted_call(own_broker: ottla.Broker, reason: s
 
 
 @pytest.mark.parametrize("reason", ["lag", "ratio", "active"])
-def test_each_alternative_remedy_makes_the_log_eligible(broker: ottla.Broker, reason: str) -> None:
-    count = len(forms(get(broker, filled(broker, f"count-{reason}", **REASONS[reason]))[1])) - 1
+def test_each_alternative_remedy_makes_the_log_eligible(own_broker: ottla.Broker, reason: str) -> None:
+    count = len(forms(get(own_broker, filled(own_broker, f"count-{reason}", **REASONS[reason]))[1])) - 1
     assert count >= 1
     for at in range(count):
         topic = f"way-{reason}-{at}"
-        page = filled(broker, topic, **REASONS[reason])
-        button = forms(get(broker, page)[1])[1 + at]
-        status, answer = AdminCalls.of(broker).ask(button.method, button.path, button.fields)
+        page = filled(own_broker, topic, **REASONS[reason])
+        button = forms(get(own_broker, page)[1])[1 + at]
+        status, answer = AdminCalls.of(own_broker).ask(button.method, button.path, button.fields)
         assert status == 200, answer
-        (found,) = broker.explain(topic).partitions
+        (found,) = own_broker.explain(topic).partitions
         assert found.eligible or found.eligible_at_ms is not None, (button, found.sentence)
 
 
