@@ -26,9 +26,9 @@ SENTENCES = {
     "reading {other} {group}": "no consumer reads {other}-0, {other}-1; {there}",
     "consumed {other} {group}": "not consumed: {other}-1: nothing committed, log end 1; {there}",
     "stable {group} 2": "group '{group}' is not stable with 2 members; {there}",
-    "reading {topic} nobody": "group 'nobody' not found",
-    "consumed {topic} nobody": "group 'nobody' not found",
-    "stable nobody 1": "group 'nobody' not found",
+    "reading {topic} absent": "group 'absent' not found",
+    "consumed {topic} absent": "group 'absent' not found",
+    "stable absent 1": "group 'absent' not found",
     "reading missing {group}": "topic 'missing' not found",
 }
 """A wait while the one member of a group reads another topic -> what its timeout says; `there` is THERE."""
