@@ -173,10 +173,14 @@ class BackgroundJobs:
 
     async def _make_logs(self, data_dir: str) -> None:
         refused: KafkaError | None = None
-        promised = self._logs.unmade(data_dir)
-        had, self._unmade_before[data_dir] = self._unmade_before.get(data_dir, 0), len(promised)
-        unmade = iter(promised[:had])  # newer ones wait: their topics may still be in creation, on the same disk
-        while some := [*islice(unmade, MADE_AT_ONCE)]:
+        unmade = self._logs.unmade(data_dir)
+        had, self._unmade_before[data_dir] = self._unmade_before.get(data_dir, 0), len(unmade)
+        del unmade[had:]  # newer ones wait: their topics may still be in creation, on the same disk
+        unmade.reverse()
+        while unmade:
+            # If their topic is deleted meanwhile, these are the last references: the list must not free thousands at its end.
+            some = unmade[-MADE_AT_ONCE:]
+            del unmade[-MADE_AT_ONCE:]
             refused = await in_thread(Work.BACKGROUND, data_dir, _create_logs, some) or refused
             self._collector.look_at_new()
         if refused is not None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import weakref
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,10 @@ from ottla.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from ottla.server.broker.background_jobs import MADE_AT_ONCE
 from ottla.server.config.resources import ConfigResourceType
 from ottla.server.runtime.clock import wall_time_ms
+from ottla.server.runtime.time_slices import passes
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.logs import log as log_module
 from support.broker.admin import delete, delete_records, topic_names
@@ -26,6 +30,7 @@ from support.broker.background_jobs import eventually, files, have_on_disk, reta
 from support.broker.conversation import address, create_topic, fetch, list_offset, produce, records_of
 from support.broker.raw_client import RawClient
 from support.broker.served import serving
+from support.disk.gated_files import GatedFiles
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 EARLIEST = -2
@@ -238,6 +243,32 @@ async def test_new_logs_are_on_disk_after_one_round_despite_concurrent_creations
             while not (tmp_path / "t2-0").exists():
                 served.broker.clock.advance(1_000)
                 await trio.lowlevel.checkpoint()
+
+
+async def test_a_round_over_logs_that_were_deleted_meanwhile_frees_a_few_at_a_time(tmp_path: Path) -> None:
+    """Thousands of logs in one step of Trio's thread would make all clients wait for a tenth of a second."""
+    disk = GatedFiles("/t-0/")
+    async with serving(tmp_path, disk, log_initial_task_delay_ms=str(10**9)) as served:
+        background_jobs = served.broker.background_jobs
+        await served.ask(create_topic, "t", partitions=5 * MADE_AT_ONCE)
+        await background_jobs.make_logs()  # only counts them
+        freed_here: list[int] = []
+
+        def note(_: object) -> None:
+            if trio.lowlevel.in_trio_run():  # else in a worker thread, where it does no harm
+                freed_here.append(passes())
+
+        refs = [weakref.ref(log, note) for log in served.broker.services.logs.unmade(str(tmp_path))]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(background_jobs.make_logs)
+            await disk.reached()
+            nursery.start_soon(served.ask, delete, "t")
+            with trio.fail_after(20):
+                while served.broker.services.logs.logs:
+                    await trio.lowlevel.checkpoint()
+            disk.let_on()
+        assert len(refs) == 5 * MADE_AT_ONCE and not any(each() for each in refs)
+        assert max(Counter(freed_here).values(), default=0) <= MADE_AT_ONCE
 
 
 def test_a_topic_deleted_before_a_stop_stays_deleted(tmp_path: Path) -> None:
