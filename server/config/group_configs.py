@@ -17,7 +17,7 @@ COPIES = "errors.deadletterqueue.copy.record.enable"
 DEAD_LETTERS = "errors.deadletterqueue.topic.name"
 RACK_TAGS = "streams.rack.aware.assignment.tags"
 
-_OF_THE_BROKER = {
+OF_THE_BROKER = {
     name: f"group.{name}"
     for name in (
         "consumer.assignment.interval.ms",
@@ -52,7 +52,7 @@ _CHECKS = {
 }
 """Checks of group configs whose broker option also has a highest value: that of the config is another option of the broker."""
 
-DEFAULT_FROM = {**_OF_THE_BROKER, ASSIGNOR: "group.streams.assignors"}
+DEFAULT_FROM = {**OF_THE_BROKER, ASSIGNOR: "group.streams.assignors"}
 """Group configs whose default is the value of a broker option, by name -> that option."""
 
 GROUP_OPTIONS: dict[str, Option] = {
@@ -60,7 +60,7 @@ GROUP_OPTIONS: dict[str, Option] = {
     for option in (
         *(
             BROKER_OPTIONS[broker]._replace(name=name, check=_CHECKS.get(name, BROKER_OPTIONS[broker].check))
-            for name, broker in _OF_THE_BROKER.items()
+            for name, broker in OF_THE_BROKER.items()
         ),
         Option(
             COPIES,

@@ -17,9 +17,6 @@ PartitionCheck: TypeAlias = Callable[[str, bytes, int], None]
 """Check of (topic, its id, partition). It raises KafkaError if nothing may be committed there, which fails the whole
 request."""
 
-Refusal: TypeAlias = tuple[bool, str]
-"""Whether a request is refused, and the error message."""
-
 
 class Group(Protocol):
     group_id: str
@@ -78,8 +75,8 @@ class Group(Protocol):
         """Return the keys of all records of the group except its offsets', in the order in which they must be deleted."""
 
 
-def check_none(*refusals: Refusal) -> None:
-    """Raise KafkaError INVALID_REQUEST for the first refusal that holds."""
+def check_none(*refusals: tuple[bool, str]) -> None:
+    """Raise KafkaError INVALID_REQUEST for the first refusal that holds. The error message is its second part."""
     for holds, message in refusals:
         if holds:
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)

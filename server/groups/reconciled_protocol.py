@@ -152,7 +152,7 @@ class ReconciledProtocol(Generic[Group]):
 
     def keep_alive(self, shard: GroupShard, group: Group, member: Any) -> None:
         """Restart the member's session, as it has sent something."""
-        timeout_ms = self._settings.group_value(group.group_id, self.session_timeout)
+        timeout_ms = self._settings.of_group(group.group_id)[self.session_timeout]
         self.timers.keep_alive(shard, group, member.member_id, timeout_ms)
 
     def _await_revocation(self, shard: GroupShard, group: Group, member: Any) -> None:

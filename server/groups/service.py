@@ -18,7 +18,7 @@ from ..coordination.service import CoordinatorService
 from ..partitions.internal_topics import OFFSETS_TOPIC
 from ..partitions.topics import Topics
 from .coordinator import GroupCoordinator
-from .settings import GroupSettings
+from .settings import GroupSettings, group_defaults
 from .shard import GroupShard
 from .share.flows import ShareFlows
 from .share.protocol import StatesToInitialize
@@ -67,10 +67,7 @@ class GroupService(CoordinatorService[GroupCoordinator, GroupShard]):
 
     def reconfigure(self) -> None:
         """Apply the broker options that may change while the broker runs."""
-        current = self.deps.config.current
-        self._settings.group_consumer_assignment_interval_ms = current.group_consumer_assignment_interval_ms
-        self._settings.group_share_assignment_interval_ms = current.group_share_assignment_interval_ms
-        self._settings.group_streams_assignment_interval_ms = current.group_streams_assignment_interval_ms
+        self._settings.defaults = group_defaults(self.deps.config.current)
 
     def check_consumer_protocol(self) -> None:
         """Raise KafkaError UNSUPPORTED_VERSION if consumer groups are not served."""

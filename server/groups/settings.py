@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 from ..config.broker_config import BrokerConfig
-from ..config.group_configs import GroupConfig
+from ..config.group_configs import OF_THE_BROKER, GroupConfig
 
 # A new member has no id yet and cannot send heartbeats; its parked join is dropped after this time (KIP-394).
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
@@ -43,39 +43,26 @@ ASSIGN_AGAIN_MS = 10_000
 
 @dataclass(slots=True)
 class GroupSettings:
-    """Options of group coordination. Intervals between assignments may change while the broker runs."""
+    """Options of group coordination. `defaults` may change while the broker runs."""
 
     group_initial_rebalance_delay_ms: int
     group_min_session_timeout_ms: int
     group_max_session_timeout_ms: int
     group_max_size: int
     group_consumer_assignors: tuple[str, ...]
-    group_consumer_assignment_interval_ms: int
-    group_consumer_heartbeat_interval_ms: int
     group_consumer_max_size: int
     group_consumer_migration_policy: str
     """Value of `group.consumer.migration.policy`, in any case of letters."""
     group_consumer_regex_refresh_interval_ms: int
-    group_consumer_session_timeout_ms: int
-    group_share_assignment_interval_ms: int
-    group_share_heartbeat_interval_ms: int
     group_share_max_size: int
-    group_share_session_timeout_ms: int
-    group_streams_acceptable_recovery_lag: int
-    group_streams_assignment_interval_ms: int
-    group_streams_heartbeat_interval_ms: int
-    group_streams_initial_rebalance_delay_ms: int
     group_streams_max_size: int
-    group_streams_num_standby_replicas: int
-    group_streams_num_warmup_replicas: int
-    group_streams_rack_aware_assignment_tags: tuple[str, ...]
-    group_streams_session_timeout_ms: int
     group_streams_topology_description_plugin_class: str | None
-    group_streams_task_offset_interval_ms: int
     offset_metadata_max_bytes: int
     """Maximum length, in fact in characters, as Kafka counts them."""
     offsets_retention_minutes: int
     offsets_retention_check_interval_ms: int
+    defaults: Mapping[str, Any]
+    """Values of the options that may be set for single groups, by the group option's name, e.g. `consumer.session.timeout.ms`."""
     groups: Mapping[str, GroupConfig] = field(default_factory=dict)
     """Options that are set for single groups, by group id; the broker changes the table while it runs."""
 
@@ -88,47 +75,22 @@ class GroupSettings:
             group_max_session_timeout_ms=config.group_max_session_timeout_ms,
             group_max_size=config.group_max_size,
             group_consumer_assignors=config.group_consumer_assignors,
-            group_consumer_assignment_interval_ms=config.group_consumer_assignment_interval_ms,
-            group_consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
             group_consumer_max_size=config.group_consumer_max_size,
             group_consumer_migration_policy=config.group_consumer_migration_policy,
             group_consumer_regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
-            group_consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
-            group_share_assignment_interval_ms=config.group_share_assignment_interval_ms,
-            group_share_heartbeat_interval_ms=config.group_share_heartbeat_interval_ms,
             group_share_max_size=config.group_share_max_size,
-            group_share_session_timeout_ms=config.group_share_session_timeout_ms,
-            group_streams_acceptable_recovery_lag=config.group_streams_acceptable_recovery_lag,
-            group_streams_assignment_interval_ms=config.group_streams_assignment_interval_ms,
-            group_streams_heartbeat_interval_ms=config.group_streams_heartbeat_interval_ms,
-            group_streams_initial_rebalance_delay_ms=config.group_streams_initial_rebalance_delay_ms,
             group_streams_max_size=config.group_streams_max_size,
-            group_streams_num_standby_replicas=config.group_streams_num_standby_replicas,
-            group_streams_num_warmup_replicas=config.group_streams_num_warmup_replicas,
-            group_streams_rack_aware_assignment_tags=config.group_streams_rack_aware_assignment_tags,
-            group_streams_session_timeout_ms=config.group_streams_session_timeout_ms,
             group_streams_topology_description_plugin_class=config.group_streams_topology_description_plugin_class,
-            group_streams_task_offset_interval_ms=config.group_streams_task_offset_interval_ms,
             offset_metadata_max_bytes=config.offset_metadata_max_bytes,
             offsets_retention_minutes=config.offsets_retention_minutes,
             offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+            defaults=group_defaults(config),
         )
 
-    def group_value(self, group_id: str, name: str) -> int:
-        """Return the value of an option in a group, where `name` is the group option's name, e.g.
-        `consumer.session.timeout.ms`."""
+    def of_group(self, group_id: str) -> Mapping[str, Any]:
+        """Return the values of a group's options, by name."""
         own = self.groups.get(group_id)
-        value = None if own is None else own.values.get(name)
-        if value is None:
-            value = getattr(self, f"group_{name}".replace(".", "_"))
-        assert isinstance(value, int)
-        return value
-
-    def rack_tags(self, group_id: str) -> tuple[str, ...]:
-        """Return the tags that members of a streams group must have for rack-aware standby tasks."""
-        own = self.groups.get(group_id)
-        tags = None if own is None else own.values.get("streams.rack.aware.assignment.tags")
-        return tags if isinstance(tags, tuple) else self.group_streams_rack_aware_assignment_tags
+        return self.defaults if own is None else {**self.defaults, **own.values}
 
     @property
     def keeps_topology_descriptions(self) -> bool:
@@ -148,3 +110,8 @@ class GroupSettings:
     def may_downgrade(self) -> bool:
         """Whether a consumer group with only classic members may become a classic group."""
         return self.group_consumer_migration_policy.lower() in ("bidirectional", "downgrade")
+
+
+def group_defaults(config: BrokerConfig) -> dict[str, Any]:
+    """Return the values of options in groups that do not set them."""
+    return {name: config.value(option) for name, option in OF_THE_BROKER.items()}

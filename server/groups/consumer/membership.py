@@ -31,16 +31,11 @@ def member_for(
     Raises:
         KafkaError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID, FENCED_INSTANCE_ID.
     """
-    if request.member_epoch == 0:
-        return _joining(group, request.member_id or new_id(), request.instance_id)
-    member = group.identified(request.member_id, request.instance_id)
-    _check_epoch(member, request)
-    return member, None
-
-
-def _joining(
-    group: ConsumerGroup, member_id: str, instance_id: str | None
-) -> tuple[ConsumerMember, ConsumerMember | None]:
+    if request.member_epoch != 0:
+        member = group.identified(request.member_id, request.instance_id)
+        _check_epoch(member, request)
+        return member, None
+    member_id, instance_id = request.member_id or new_id(), request.instance_id
     known = group.static_member(instance_id)
     if known is None:
         return group.members.get(member_id) or ConsumerMember(member_id), None

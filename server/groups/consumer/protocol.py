@@ -141,7 +141,7 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
         return ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._settings.group_value(group.group_id, "consumer.heartbeat.interval.ms"),
+            heartbeat_interval_ms=self._settings.of_group(group.group_id)["consumer.heartbeat.interval.ms"],
         )
 
     def preparing(
@@ -260,7 +260,7 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
         return ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._settings.group_value(group.group_id, "consumer.heartbeat.interval.ms"),
+            heartbeat_interval_ms=self._settings.of_group(group.group_id)["consumer.heartbeat.interval.ms"],
             assignment=prepared.answer_for(member) if must_tell else None,
         )
 
@@ -313,8 +313,8 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
     def check_size(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
         """Raise KafkaError GROUP_MAX_SIZE_REACHED if the group is full and has neither this member nor this static member."""
         limit = self._settings.group_consumer_max_size
-        is_known = member_id in group.members or group.static_member(instance_id) is not None
-        if len(group.members) >= limit and not is_known:
+        is_full = len(group.members) >= limit
+        if is_full and member_id not in group.members and group.static_member(instance_id) is None:
             message = f"The consumer group has reached its maximum capacity of {limit} members."
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 

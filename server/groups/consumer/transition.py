@@ -245,11 +245,13 @@ class ConsumerTransition:
         holder = self.replaced or new
         held = group.targets.get(holder.member_id, {})
         since_ms = _since(group.assigned_at_ms, self._around.elapsed_ms)
-        if group.assignment_epoch >= self._epoch or since_ms < settings.group_value(
-            group.group_id, "consumer.assignment.interval.ms"
-        ):
+        interval_ms = settings.of_group(group.group_id)["consumer.assignment.interval.ms"]
+        if group.assignment_epoch >= self._epoch or since_ms < interval_ms:
             return group.assignment_epoch, held
-        members = self._members()
+        members = dict(group.members)
+        if self.replaced is not None:
+            del members[self.replaced.member_id]
+        members[new.member_id] = new
         self.must_assign = group.is_assigning or targets.are_many(
             len(members), group.subscribed_topics | new.topic_names, self._around.topics
         )
@@ -261,14 +263,6 @@ class ConsumerTransition:
         self.changes += targets.changes(group.group_id, before, assigned, self._epoch, self._around.now_ms)
         self.has_assigned = True
         return self._epoch, assigned[new.member_id]
-
-    def _members(self) -> Mapping[str, ConsumerMember]:
-        """Return the members after this heartbeat."""
-        members = dict(self.group.members)
-        if self.replaced is not None:
-            del members[self.replaced.member_id]
-        members[self.member.member_id] = self.member
-        return members
 
 
 def is_subscription_changed(old: ConsumerMember, new: ConsumerMember) -> bool:

@@ -123,7 +123,7 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
         return ShareGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._settings.group_value(group.group_id, "share.heartbeat.interval.ms"),
+            heartbeat_interval_ms=self._settings.of_group(group.group_id)["share.heartbeat.interval.ms"],
         )
 
     def preparing(
@@ -190,7 +190,7 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
         return ShareGroupHeartbeatResponse(
             member_id=member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._settings.group_value(group_id, "share.heartbeat.interval.ms"),
+            heartbeat_interval_ms=self._settings.of_group(group_id)["share.heartbeat.interval.ms"],
             assignment=told,
         )
 

@@ -147,9 +147,8 @@ class ShareTransition:
         group, new, around = self.group, self.member, self._around
         held = group.targets.get(new.member_id, {})
         since_ms = inf if group.assigned_at_ms is None else around.elapsed_ms - group.assigned_at_ms
-        if group.assignment_epoch >= self.epoch or since_ms < around.settings.group_value(
-            group.group_id, "share.assignment.interval.ms"
-        ):
+        interval_ms = around.settings.of_group(group.group_id)["share.assignment.interval.ms"]
+        if group.assignment_epoch >= self.epoch or since_ms < interval_ms:
             return group.assignment_epoch, held
         members: Mapping[str, ShareMember] = {**group.members, new.member_id: new}
         self.must_assign = group.is_assigning or targets.are_many(len(members), self.names, group.initialized)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ....protocol.messages import streams_group_heartbeat as message
 from ....protocol.messages.streams_group_heartbeat import (
@@ -27,16 +27,12 @@ class AnswerOptions(NamedTuple):
     Attributes:
         shutdown_by: Id of the member that requested the end of the whole application.
         version: Version of the request.
-        interval_ms: Interval in which the member must send heartbeats.
-        offsets_interval_ms: Interval in which the member sends the offsets of its tasks.
-        recovery_lag: Number of offsets that a warm-up task may lack to become active.
+        of_group: The group's options (`GroupSettings.of_group`).
     """
 
     shutdown_by: str | None
     version: int
-    interval_ms: int
-    offsets_interval_ms: int
-    recovery_lag: int
+    of_group: Mapping[str, Any]
 
 
 class HeartbeatResult(NamedTuple):
@@ -64,7 +60,6 @@ def answered(
         before: The earlier group of that name: this one, a classic one that it replaced, or None.
     """
     member = transition.member
-    is_lost = _has_others(group, member, transition.claim)
     has_new_tasks = member.assigned != transition.old.assigned
     has_new_endpoint = member.user_endpoint != transition.old.user_endpoint
     is_counted = has_new_endpoint or (has_new_tasks and member.user_endpoint is not None)
@@ -75,15 +70,15 @@ def answered(
     elif before is None:  # and gets the old epoch, unless it replaced a classic group.
         endpoint_epoch = group.endpoint_epoch
     active, standby, warmup = None, None, None
-    if request.member_epoch == 0 or has_new_tasks or is_lost:
+    if request.member_epoch == 0 or has_new_tasks or _has_others(group, member, transition.claim):
         active, standby, warmup = rows_of(message.TaskIds, member.assigned)
         group.untold.discard(member.member_id)
     response = StreamsGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.epoch,
-        heartbeat_interval_ms=options.interval_ms,
-        task_offset_interval_ms=options.offsets_interval_ms,
-        acceptable_recovery_lag=options.recovery_lag,
+        heartbeat_interval_ms=options.of_group["streams.heartbeat.interval.ms"],
+        task_offset_interval_ms=options.of_group["streams.task.offset.interval.ms"],
+        acceptable_recovery_lag=options.of_group["streams.acceptable.recovery.lag"],
         status=tuple(_statuses(group, transition, options)),
         active_tasks=active,
         standby_tasks=standby,

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.streams_group_heartbeat import Endpoint, StreamsGroupHeartbeatRequest, Topology
-from ..kinds import Refusal, check_none
+from ..kinds import check_none
 
 LEAVE_EPOCH = -1
 """Epoch of a member that leaves."""
@@ -172,39 +172,31 @@ def check_request(request: StreamsGroupHeartbeatRequest) -> None:
     for role in filter(None, roles):
         for one in role[:TASKS_MAX]:
             tasks += 1 + len(one.partitions)
+    tags, joins = len(request.client_tags or ()), epoch == 0
+    offsets = len(request.task_offsets or ()) + len(request.task_end_offsets or ())
     check_none(
         (request.member_id == "", "MemberId can't be empty."),
         (request.group_id == "", "GroupId can't be empty."),
         (request.instance_id == "", "InstanceId can't be empty."),
         (request.rack_id == "", "RackId can't be empty."),
-        *(_joining(request) if epoch == 0 else ()),
-    )
-    if epoch == 0 and topology is not None:
-        _check_changelogs(topology)
-    tags = len(request.client_tags or ())
-    offsets = len(request.task_offsets or ()) + len(request.task_end_offsets or ())
-    check_none(
+        (joins and request.rebalance_timeout_ms == -1, "RebalanceTimeoutMs must be provided in first request."),
+        (joins and request.active_tasks != (), "ActiveTasks must be empty when (re-)joining."),
+        (joins and request.standby_tasks != (), "StandbyTasks must be empty when (re-)joining."),
+        (joins and request.warmup_tasks != (), "WarmupTasks must be empty when (re-)joining."),
+        (joins and topology is None, "Topology must be non-null when (re-)joining."),
         (epoch == STATIC_LEAVE_EPOCH and request.instance_id is None, "InstanceId can't be null."),
         (
             epoch < STATIC_LEAVE_EPOCH,
             f"MemberEpoch is {epoch}, but must be greater than or equal to -2.",
         ),
         (names_tasks and None in roles, "If one task-type is non-null, all must be non-null."),
-        (epoch != 0 and topology is not None, "Topology can only be provided when (re-)joining."),
+        (not joins and topology is not None, "Topology can only be provided when (re-)joining."),
         (tasks > TASKS_MAX, f"Too many tasks in the request ({tasks}, limit {TASKS_MAX})."),
         (offsets > OFFSETS_MAX, f"Too many task offsets in the request ({offsets}, limit {OFFSETS_MAX})."),
         (tags > TAGS_MAX, f"Too many client tags in the request ({tags}, limit {TAGS_MAX})."),
     )
-
-
-def _joining(request: StreamsGroupHeartbeatRequest) -> tuple[Refusal, ...]:
-    return (
-        (request.rebalance_timeout_ms == -1, "RebalanceTimeoutMs must be provided in first request."),
-        (request.active_tasks != (), "ActiveTasks must be empty when (re-)joining."),
-        (request.standby_tasks != (), "StandbyTasks must be empty when (re-)joining."),
-        (request.warmup_tasks != (), "WarmupTasks must be empty when (re-)joining."),
-        (request.topology is None, "Topology must be non-null when (re-)joining."),
-    )
+    if topology is not None:
+        _check_changelogs(topology)
 
 
 def _check_changelogs(topology: Topology) -> None:

@@ -8,9 +8,9 @@ load. An event that fails changes nothing.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.streams_group_heartbeat import (
@@ -92,7 +92,7 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         group = shard.groups.get(request.group_id)
         if not isinstance(group, StreamsGroup) or (member := group.members.get(request.member_id)) is None:
             return None
-        topology, configured = group.topology, group.configured
+        topology, configured, options = group.topology, group.configured, self._settings.of_group(group.group_id)
         if (
             not 0 < member.epoch == request.member_epoch
             or group.group_id in shard.groups_going
@@ -110,31 +110,23 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
             or request.task_end_offsets is not None
             or request.endpoint_information_epoch != group.endpoint_epoch
             or member.member_id in group.untold
-            or self._configs_of(group) != group.assignment_configs
+            or _assignment_configs(options) != group.assignment_configs
             or with_news(member, request, caller) != member
             or missing_tags(group, member, caller.version)
             or self._description_wait(group, caller.version) is not None
         ):
             return None
         self.keep_alive(shard, group, member)
-        options = self._answer_options(group.group_id, None, caller.version)
         return HeartbeatResult(
             StreamsGroupHeartbeatResponse(
                 member_id=member.member_id,
                 member_epoch=member.epoch,
-                heartbeat_interval_ms=options.interval_ms,
-                task_offset_interval_ms=options.offsets_interval_ms,
-                acceptable_recovery_lag=options.recovery_lag,
+                heartbeat_interval_ms=options["streams.heartbeat.interval.ms"],
+                task_offset_interval_ms=options["streams.task.offset.interval.ms"],
+                acceptable_recovery_lag=options["streams.acceptable.recovery.lag"],
                 endpoint_information_epoch=group.endpoint_epoch,
             )
         )
-
-    def _configs_of(self, group: StreamsGroup) -> dict[str, str]:
-        """Return the options for an assignment of the group."""
-        configs = {targets.STANDBYS: str(self._settings.group_value(group.group_id, "streams.num.standby.replicas"))}
-        if tags := self._settings.rack_tags(group.group_id):
-            configs[targets.RACK_TAGS] = ",".join(tags)
-        return configs
 
     def preparing(self, shard: GroupShard, request: StreamsGroupHeartbeatRequest) -> Steps[ReadyStep | None]:
         """Prepare the input of `heartbeat`, which is valid if `heartbeat` is the next call. Return None if nothing must be
@@ -147,7 +139,7 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
             ready = yield from preparing(
                 group_id, seen, request.topology, self._topics, self._hashes, self._changes, self._elapsed_ms
             )
-            if seen.is_still(shard.groups.get(group_id)):
+            if seen == SeenGroup.from_group(shard.groups.get(group_id)):
                 return ready
         return None
 
@@ -183,12 +175,11 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         offsets = reported(request, group.task_offsets.get(old.member_id, NO_OFFSETS))
         new = with_news(old, request, caller)
         transition = StreamsTransition(group, old, new, replaced, offsets, changes, ready)
-        waits = (
-            not group.members and self._settings.group_value(group.group_id, "streams.initial.rebalance.delay.ms") > 0
-        )
+        options = self._settings.of_group(group.group_id)
+        waits = not group.members and options["streams.initial.rebalance.delay.ms"] > 0
         around = StreamsHeartbeatContext(
-            self._configs_of(group),
-            self._settings.group_value(group.group_id, "streams.assignment.interval.ms"),
+            _assignment_configs(options),
+            options["streams.assignment.interval.ms"],
             waits or group.initial_delay is not None,
             request.instance_id is not None,
             now_ms,
@@ -201,7 +192,8 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         kept = streams_group(group.group_id, shard.groups.get(group.group_id))
         if isinstance(known, ClassicGroup):
             self._close_classic(known, now_ms)
-        self._keep(shard, kept, transition, around, waits=waits)
+        may_warm_up = options["streams.num.warmup.replicas"] > 0
+        self._keep(shard, kept, transition, around, waits=waits, may_warm_up=may_warm_up)
         # As at Apache Kafka, the offsets of a group's first member are lost, and those of a member that replaces itself.
         if kept is known and (replaced is None or replaced.member_id != old.member_id):
             if offsets != NO_OFFSETS:
@@ -211,8 +203,9 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         if request.shutdown_application and kept.shutdown_by is None:
             log.info("group %s: member %s requests a shutdown of the application", kept.group_id, old.member_id)
             kept.shutdown_by = old.member_id
-        options = self._answer_options(kept.group_id, kept.shutdown_by or shutdown_by, caller.version)
-        heard = answered(kept, transition, request, known, options)
+        heard = answered(
+            kept, transition, request, known, AnswerOptions(kept.shutdown_by or shutdown_by, caller.version, options)
+        )
         if transition.is_stale or (wait := self._description_wait(kept, caller.version)) is None:
             return heard
         log.info("group %s: a description of its topology is requested", kept.group_id)
@@ -231,15 +224,6 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
             return None
         return next_wait(group.description_wait, self._elapsed_ms())
 
-    def _answer_options(self, group_id: str, shutdown_by: str | None, version: int) -> AnswerOptions:
-        return AnswerOptions(
-            shutdown_by,
-            version,
-            self._settings.group_value(group_id, "streams.heartbeat.interval.ms"),
-            self._settings.group_value(group_id, "streams.task.offset.interval.ms"),
-            self._settings.group_value(group_id, "streams.acceptable.recovery.lag"),
-        )
-
     def _group_for(
         self, shard: GroupShard, request: StreamsGroupHeartbeatRequest, changes: list[Change | ReadyChange]
     ) -> StreamsGroup:
@@ -256,8 +240,8 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
             return StreamsGroup(group_id, shard.partition)
         group = streams_group(group_id, known)
         limit = self._settings.group_streams_max_size
-        is_known = request.member_id in group.members or group.static_member(request.instance_id) is not None
-        if len(group.members) >= limit and not is_known:
+        is_full = len(group.members) >= limit
+        if is_full and request.member_id not in group.members and group.static_member(request.instance_id) is None:
             message = f"The streams group has reached its maximum capacity of {limit} members."
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
         return group
@@ -270,6 +254,7 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         around: StreamsHeartbeatContext,
         *,
         waits: bool,
+        may_warm_up: bool,
     ) -> None:
         """Apply the effects that are not in the log."""
         member, elapsed_ms = transition.member, around.elapsed_ms
@@ -281,7 +266,6 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
             group.assigned_at_ms = elapsed_ms
         if group.kept_epoch != transition.target_epoch:
             group.departed.clear()
-            may_warm_up = self._settings.group_value(group.group_id, "streams.num.warmup.replicas") > 0
             group.kept_epoch = transition.target_epoch if may_warm_up else -1
         if (replaced := transition.replaced) is not None and replaced.member_id != member.member_id:
             self.timers.stop(group, replaced.member_id)
@@ -389,3 +373,11 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         if changes:
             self._store.append(shard.partition, records_of(changes), now_ms)
             shard.apply(changes)
+
+
+def _assignment_configs(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return the options of a group that its assignment depends on, as its records contain them."""
+    configs = {targets.STANDBYS: str(options["streams.num.standby.replicas"])}
+    if tags := options["streams.rack.aware.assignment.tags"]:
+        configs[targets.RACK_TAGS] = ",".join(tags)
+    return configs

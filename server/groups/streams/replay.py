@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from ....protocol.messages.streams_group_heartbeat import TaskIds
@@ -27,12 +28,14 @@ from .member import LEAVE_EPOCH, NOTHING, Epochs, Owned, Places, StreamsMember, 
 from .records import DescriptionEpochs
 from .topology import topology_from_record
 
+_KEY_AND_VALUE = attrgetter("key", "value")
+
 
 def _group_epoch(group: StreamsGroup, _: StreamsGroupMetadataKey, value: StreamsGroupMetadataValue) -> None:
     group.epoch = value.epoch
     group.metadata_hash = value.metadata_hash
     group.validated_epoch = value.validated_topology_epoch
-    group.assignment_configs = {one.key: one.value for one in value.last_assignment_configs or ()}
+    group.assignment_configs = dict(map(_KEY_AND_VALUE, value.last_assignment_configs or ()))
     group.described = DescriptionEpochs(
         value.stored_description_topology_epoch, value.failed_description_topology_epoch
     )
@@ -59,7 +62,7 @@ def _member(
             topology_epoch=value.topology_epoch,
             process_id=value.process_id,
             user_endpoint=value.user_endpoint,
-            client_tags={one.key: one.value for one in value.client_tags},
+            client_tags=dict(map(_KEY_AND_VALUE, value.client_tags)),
         )
     )
 

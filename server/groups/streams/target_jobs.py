@@ -42,7 +42,7 @@ class TargetJobs:
 
     def await_members(self, shard: GroupShard, group: StreamsGroup) -> None:
         """Start the wait for more members of a group that has its first member, unless it waits already."""
-        delay_ms = self._settings.group_value(group.group_id, "streams.initial.rebalance.delay.ms")
+        delay_ms = self._settings.of_group(group.group_id)["streams.initial.rebalance.delay.ms"]
         if delay_ms > 0 and group.initial_delay is None:
             group.initial_delay = Deadline(partial(self._delay_is_over, shard, group))
             self._deadlines.start(group.initial_delay, delay_ms)
@@ -60,7 +60,7 @@ class TargetJobs:
         if not shard.serves(group) or not group.members:
             return
         since_ms = inf if group.assigned_at_ms is None else self._elapsed_ms() - group.assigned_at_ms
-        if since_ms >= self._settings.group_value(group.group_id, "streams.assignment.interval.ms"):
+        if since_ms >= self._settings.of_group(group.group_id)["streams.assignment.interval.ms"]:
             self.start(shard, group, now_ms)
 
     def start(self, shard: GroupShard, group: StreamsGroup, now_ms: int) -> None:

@@ -40,7 +40,7 @@ def are_many(
         return True
     if configured.problem is not None:  # No member gets tasks.
         return False
-    if sum(len(one.offsets) for one in task_offsets.values()) > OFFSETS_AT_ONCE:
+    if sum(map(len, map(attrgetter("offsets"), task_offsets.values()))) > OFFSETS_AT_ONCE:
         return True
     tasks: int = sum(map(attrgetter("tasks"), (configured.subtopologies or {}).values()))
     return tasks * (1 + int(configs.get(STANDBYS, "0"))) > TASKS_AT_ONCE

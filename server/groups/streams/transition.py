@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from math import inf
-from operator import is_
 from typing import NamedTuple, Self
 
 from ....protocol.errors import ErrorCode, KafkaError
@@ -60,9 +59,6 @@ class SeenGroup(NamedTuple):
         if not isinstance(group, StreamsGroup):
             return cls(None, None, None, 0)
         return cls(group, group.topology, group.configured, group.metadata_hash)
-
-    def is_still(self, group: object) -> bool:
-        return all(map(is_, self, SeenGroup.from_group(group)))
 
 
 class TopologyLookup(NamedTuple):
@@ -174,6 +170,7 @@ class StreamsTransition:
         has_stepped: Whether the member's assignment, state or epoch changed.
         has_assigned: Whether a new target assignment was made.
         must_assign: Whether a job must make a new one, since it takes too long here.
+        is_stale: Whether the member has an older topology than the group.
     """
 
     def __init__(
@@ -200,6 +197,7 @@ class StreamsTransition:
         self.has_stepped = False
         self.has_assigned = False
         self.must_assign = False
+        self.is_stale = False
         self._around: StreamsHeartbeatContext
         self._epoch = group.epoch
         self._must_bump = False
@@ -233,12 +231,6 @@ class StreamsTransition:
         if self.has_stepped:
             self.changes.append(records.current_assignment(group.group_id, self.member))
 
-    @property
-    def is_stale(self) -> bool:
-        """Whether the member has an older topology than the group."""
-        known = self.group.topology
-        return known is not None and self.member.topology_epoch < known.epoch
-
     def _replace_static(self, replaced: StreamsMember) -> None:
         """Give the member what the static member had."""
         group_id, heir = self.group.group_id, self.old
@@ -266,7 +258,8 @@ class StreamsTransition:
         if ready.written is not None:
             log.info("group %s: topology epoch %d", group.group_id, ready.topology.epoch)
             self.changes.append(ready.written)
-        if known is not None and self.is_stale:
+        if known is not None and self.member.topology_epoch < known.epoch:
+            self.is_stale = True
             self._add_status(
                 StatusCode.STALE_TOPOLOGY,
                 f"The member's topology epoch {self.member.topology_epoch} is behind the group's topology epoch"

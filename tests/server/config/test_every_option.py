@@ -49,12 +49,23 @@ IN_PIECES = {
         for bound in ("min", "max")
     },
     **{
+        f"group.{name}": f'["{name}"]'
+        for name in (
+            *(f"{kind}.assignment.interval.ms" for kind in ("consumer", "share", "streams")),
+            "streams.acceptable.recovery.lag",
+        )
+    },
+    **{
+        f"group.{kind}.session.timeout.ms": f'session_timeout = "{kind}.session.timeout.ms"'
+        for kind in ("consumer", "share", "streams")
+    },
+    **{
         name: "sasl.oauthbearer.jwks.endpoint"
         for name in ACTED_ON
         if name.startswith("sasl.oauthbearer.jwks.endpoint.")
     },
 }
-"""Options whose name the code puts together -> a piece of it."""
+"""Options whose name the code puts together, or which it reads by the name of the group's option -> a piece of the code."""
 
 ONE_VALUE = {"group.share.assignors", "group.streams.assignors", "principal.builder.class"}
 """Options that accept only their default: every other value is refused, so no code reads them."""

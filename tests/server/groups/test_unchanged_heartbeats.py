@@ -70,7 +70,7 @@ def with_problem(groups: Any) -> None:
 
 
 def standbys(groups: Any) -> None:
-    groups.coordinator._settings.group_streams_num_standby_replicas = 1
+    groups.coordinator._settings.defaults |= {"streams.num.standby.replicas": 1}
 
 
 def initializing(groups: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import trio
 
@@ -16,7 +15,7 @@ from ottla.storage.produce.validation import AppendOrigin
 from ottla.storage.topics.catalog_file import PartitionEntry
 from support.broker.steppable_wall import SteppableWall, virtual_ms
 from support.disk.crash_files import CrashFiles
-from support.groups.settings import group_settings
+from support.groups.settings import CONFIG
 from support.logs.make_log import make_log
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -33,13 +32,12 @@ class GroupBroker:
         append_failure: The error that appending raises, if set: a KafkaError of this code, or an unexpected exception.
     """
 
-    def __init__(self, files: CrashFiles | None = None, *, partition_count: int = 2, **settings: Any) -> None:
+    def __init__(self, files: CrashFiles | None = None, *, partition_count: int = 2) -> None:
         self.files = files or CrashFiles()
         self.wall = SteppableWall()
         self.node = SimpleNamespace(node_id=0, rack=None)
         self.clock = Clock(self.wall, virtual_ms)
-        self.settings: Any = group_settings(**{"group_initial_rebalance_delay_ms": 3_000, **settings})
-        self.config = SimpleNamespace(current=self.settings, watchers=[], groups={})
+        self.config = SimpleNamespace(current=CONFIG, watchers=[], groups={})
         self.appends = SimpleNamespace(append_own=self._append)
         self.nodes = [self.node]
         self.topics = Topics()

@@ -28,15 +28,8 @@ def test_a_silent_member_is_removed_after_its_groups_session_timeout() -> None:
 
 def test_other_groups_have_the_brokers_values() -> None:
     settings = GroupSettings.from_config(BrokerConfig.from_texts({}))
-    names = ("assignment.interval.ms", "heartbeat.interval.ms", "session.timeout.ms")
-    settings.groups = {"g": GroupConfig({}, {f"consumer.{name}": value for value, name in enumerate(names, 1)})}
-    assert (
-        settings.group_value("g", "consumer.assignment.interval.ms"),
-        settings.group_value("g", "consumer.heartbeat.interval.ms"),
-    ) == (1, 2)
-    assert settings.group_value("g", "consumer.session.timeout.ms") == 3
-    assert (
-        settings.group_value("h", "consumer.assignment.interval.ms"),
-        settings.group_value("h", "consumer.heartbeat.interval.ms"),
-    ) == (1_000, 5_000)
-    assert settings.group_value("h", "consumer.session.timeout.ms") == SESSION_MS
+    names = ("consumer.assignment.interval.ms", "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms")
+    settings.groups = {"g": GroupConfig({}, {name: value for value, name in enumerate(names, 1)})}
+    assert [settings.of_group("g")[name] for name in names] == [1, 2, 3]
+    assert [settings.of_group("h")[name] for name in names] == [1_000, 5_000, SESSION_MS]
+    assert settings.of_group("g")["share.session.timeout.ms"] == settings.of_group("h")["share.session.timeout.ms"]
