@@ -245,7 +245,7 @@ async def test_new_logs_are_on_disk_after_one_round_despite_concurrent_creations
                 await trio.lowlevel.checkpoint()
 
 
-async def test_a_round_over_logs_that_were_deleted_meanwhile_frees_a_few_at_a_time(tmp_path: Path) -> None:
+async def test_a_deletion_during_the_creation_of_logs_frees_a_few_of_them_at_a_time(tmp_path: Path) -> None:
     """Thousands of logs in one step of Trio's thread would make all clients wait for a tenth of a second."""
     disk = GatedFiles("/t-0/")
     async with serving(tmp_path, disk, log_initial_task_delay_ms=str(10**9)) as served:
