@@ -39,6 +39,10 @@ ENDED_AT_ONCE = 2_048
 MEMBERS_A_PIECE = 200
 # Wait after a target assignment that was too large before the next one, which takes as long; heartbeats continue.
 ASSIGN_AGAIN_MS = 10_000
+# Heartbeat interval of members that have not reached their target, where heartbeats are held. In larger groups it is longer: all
+# members together send UNSETTLED_HEARTBEATS_PER_S.
+UNSETTLED_MS = 50
+UNSETTLED_HEARTBEATS_PER_S = 500
 
 
 @dataclass(slots=True)
@@ -76,6 +80,7 @@ class GroupSettings:
     """Maximum length, in fact in characters, as Kafka counts them."""
     offsets_retention_minutes: int
     offsets_retention_check_interval_ms: int
+    ottla_hold_heartbeats: bool
     groups: Mapping[str, GroupConfig] = field(default_factory=dict)
     """Options that are set for single groups, by group id; the broker changes the table while it runs."""
 
@@ -112,6 +117,7 @@ class GroupSettings:
             offset_metadata_max_bytes=config.offset_metadata_max_bytes,
             offsets_retention_minutes=config.offsets_retention_minutes,
             offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+            ottla_hold_heartbeats=config.ottla_hold_heartbeats,
         )
 
     def group_value(self, group_id: str, name: str) -> int:

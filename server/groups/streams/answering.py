@@ -72,6 +72,8 @@ def answered(
     wants_endpoints = endpoint_epoch != request.endpoint_information_epoch
     if before is group:  # In Apache Kafka the first member of a group does not count either,
         group.endpoint_epoch = endpoint_epoch
+        if is_counted:
+            group.bell.ring()
     elif before is None:  # and gets the old epoch, unless it replaced a classic group.
         endpoint_epoch = group.endpoint_epoch
     active, standby, warmup = None, None, None

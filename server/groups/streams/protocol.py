@@ -55,7 +55,7 @@ _DESCRIPTION_VERSION = 1
 class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
     """See `ReconciledProtocol`."""
 
-    session_timeout = "streams.session.timeout.ms"
+    kind = "streams"
 
     def __init__(
         self,
@@ -81,6 +81,10 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         self.timers.unlimit(group, member.member_id)
         if member.state is StreamsMemberState.UNREVOKED_TASKS:
             self.timers.limit(shard, group, member)
+
+    def is_quiet(self, group: StreamsGroup, member: StreamsMember) -> bool:
+        """See `ReconciledProtocol.is_quiet`."""
+        return member.state is StreamsMemberState.STABLE and super().is_quiet(group, member)
 
     # Heartbeats
 
@@ -117,7 +121,7 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         ):
             return None
         self.keep_alive(shard, group, member)
-        options = self._answer_options(group.group_id, None, caller.version)
+        options = self._answer_options(group, member, None, caller.version)
         return HeartbeatResult(
             StreamsGroupHeartbeatResponse(
                 member_id=member.member_id,
@@ -211,7 +215,8 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         if request.shutdown_application and kept.shutdown_by is None:
             log.info("group %s: member %s requests a shutdown of the application", kept.group_id, old.member_id)
             kept.shutdown_by = old.member_id
-        options = self._answer_options(kept.group_id, kept.shutdown_by or shutdown_by, caller.version)
+            kept.bell.ring()
+        options = self._answer_options(kept, transition.member, kept.shutdown_by or shutdown_by, caller.version)
         heard = answered(kept, transition, request, known, options)
         if transition.is_stale or (wait := self._description_wait(kept, caller.version)) is None:
             return heard
@@ -231,13 +236,15 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
             return None
         return next_wait(group.description_wait, self._elapsed_ms())
 
-    def _answer_options(self, group_id: str, shutdown_by: str | None, version: int) -> AnswerOptions:
+    def _answer_options(
+        self, group: StreamsGroup, member: StreamsMember, shutdown_by: str | None, version: int
+    ) -> AnswerOptions:
         return AnswerOptions(
             shutdown_by,
             version,
-            self._settings.group_value(group_id, "streams.heartbeat.interval.ms"),
-            self._settings.group_value(group_id, "streams.task.offset.interval.ms"),
-            self._settings.group_value(group_id, "streams.acceptable.recovery.lag"),
+            self.heartbeat_interval_ms(group, member),
+            self._settings.group_value(group.group_id, "streams.task.offset.interval.ms"),
+            self._settings.group_value(group.group_id, "streams.acceptable.recovery.lag"),
         )
 
     def _group_for(
@@ -344,6 +351,7 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         group = streams_group(request.group_id, shard.groups.get(request.group_id), "Group {} not found.")
         if request.shutdown_application and group.shutdown_by is None:
             group.shutdown_by = request.member_id
+            group.bell.ring()
         member = group.identified(request.member_id, request.instance_id)
         if request.instance_id is not None and request.member_epoch == STATIC_LEAVE_EPOCH:
             log.info("group %s: member %s leaves for a while", group.group_id, member.member_id)
