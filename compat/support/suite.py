@@ -6,6 +6,7 @@ failed, 77 not run (the last line is then `not run: needs X`).
 """
 
 import argparse
+import signal
 import sys
 import time
 import traceback
@@ -13,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 NOT_RUN = 77
+TERMINATED = 143
 
 
 class NotRunError(Exception):
@@ -101,6 +103,8 @@ def run_suite(
     parsed = parser.parse_args(argv)
     options = Options(parsed.broker, parsed.against, parsed.quick, parsed.keep, parsed)
     suite = Suite(name)
+    # Contexts stop their brokers and clients also when the suite is terminated.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     try:
         body(suite, options)
     except NotRunError as missing:

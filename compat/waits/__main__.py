@@ -71,13 +71,13 @@ def judge(suite: Suite, broker: ottla.Broker, client: Client, runs: int) -> None
         received, trouble = 0, ""
         for number in range(runs):
             try:
-                received += receives(broker, driver, f"{slug(client)}-{number}", until_reading, RECEIVED_S)
+                received += receives(broker, driver, f"{client.slug}-{number}", until_reading, RECEIVED_S)
             except (ClientError, TimeoutError) as error:
                 trouble = str(error)
         suite.check(f"{client.name}: wait, then produce: {received} of {runs} received", received == runs, trouble)
         if runs == RUNS:
             early = sum(
-                receives(broker, driver, f"{slug(client)}-early-{number}", until_assigned, MISSED_S)
+                receives(broker, driver, f"{client.slug}-early-{number}", until_assigned, MISSED_S)
                 for number in range(RUNS_WITHOUT)
             )
             suite.note(f"{client.name}: assignment, then produce: {early} of {RUNS_WITHOUT} received")
@@ -105,7 +105,7 @@ def receives(
 
 def time_out(suite: Suite, broker: ottla.Broker, driver: Driver, wait: Wait) -> None:
     """Check each sentence."""
-    client, name = driver.client, f"{slug(driver.client)}-late"
+    client, name = driver.client, f"{driver.client.slug}-late"
     words = {"topic": name, "other": f"{name}-other", "group": name, "name": name, "kind": client.protocol}
     words["there"] = THERE.format(**words)
     for topic in (words["topic"], words["other"]):
@@ -122,10 +122,6 @@ def time_out(suite: Suite, broker: ottla.Broker, driver: Driver, wait: Wait) -> 
         check(what, sentence)
     driver.close(name)
     check(*LEFT)
-
-
-def slug(client: Client) -> str:
-    return client.name.replace(", ", "-")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from ..support.suite import NotRunError
 
 DRIVERS = Path(__file__).parent / "drivers"
 ROOT = Path(__file__).parents[2]
-TIMEOUT_S = 60.0
+TIMEOUT_S = 30.0
 END_S = 10.0
 
 
@@ -31,6 +32,11 @@ class Client:
     command: Callable[[], list[str]]
     protocol: str = "classic"
     is_python: bool = False
+
+    @property
+    def slug(self) -> str:
+        """The name without spaces: how client ids begin."""
+        return self.name.replace(", ", "-")
 
 
 class Event(NamedTuple):
@@ -58,6 +64,9 @@ class Driver:
             text=True,
             cwd=ROOT,
         )
+        self.until_s = math.inf
+        """Time at which every wait ends, by `time.perf_counter`."""
+        self._has_ended = False
         self._events: list[Event] = []
         self._changed = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -72,6 +81,9 @@ class Driver:
                 with self._changed:
                     self._events.append(Event(at_s, client, kind, " ".join(word)))
                     self._changed.notify_all()
+        with self._changed:
+            self._has_ended = True
+            self._changed.notify_all()
 
     def tell(self, *words: str) -> float:
         """Give an order; return the time, by `time.perf_counter`."""
@@ -91,10 +103,10 @@ class Driver:
         """Wait until something has happened to a client after a point of time; return when it first did.
 
         Raises:
-            ClientError: The client reported an error.
+            ClientError: The client reported an error, or its program has ended.
             TimeoutError: This did not happen in time.
         """
-        looked, until_s = 0, time.perf_counter() + timeout_s
+        looked, until_s = 0, min(time.perf_counter() + timeout_s, self.until_s)
         with self._changed:
             while True:
                 for event in self._events[looked:]:
@@ -104,6 +116,8 @@ class Driver:
                         if event.kind == "error":
                             raise ClientError(f"{client}: {event.word}")
                 looked = len(self._events)
+                if self._has_ended:
+                    raise ClientError(f"{client}: the program of {self.client.name} has ended")
                 left_s = until_s - time.perf_counter()
                 if left_s <= 0:
                     raise TimeoutError(

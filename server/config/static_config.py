@@ -42,22 +42,28 @@ PROFILES: dict[str, dict[str, str]] = {
         # Retention shows its effect within a second.
         "log.retention.check.interval.ms": "1000",
         "log.initial.task.delay.ms": "100",
-        # A first consumer gets its partitions at once.
-        "group.initial.rebalance.delay.ms": "0",
+        # A first consumer gets its partitions soon, and fifty that start at once meet in one rebalance.
+        "group.initial.rebalance.delay.ms": "100",
         # Tests may give a crashed member up quickly.
         "group.min.session.timeout.ms": "100",
         "group.consumer.min.session.timeout.ms": "100",
         # Members of consumer groups learn of changes by their heartbeats.
         "group.consumer.min.heartbeat.interval.ms": "10",
         "group.consumer.heartbeat.interval.ms": "500",
+        # A second member need not wait a second for its part.
+        "group.consumer.assignment.interval.ms": "100",
         "group.share.min.session.timeout.ms": "100",
         "group.share.min.heartbeat.interval.ms": "10",
         "group.share.heartbeat.interval.ms": "500",
+        "group.share.assignment.interval.ms": "100",
         # The same for streams groups.
         "group.streams.initial.rebalance.delay.ms": "0",
         "group.streams.min.session.timeout.ms": "100",
         "group.streams.min.heartbeat.interval.ms": "10",
         "group.streams.heartbeat.interval.ms": "500",
+        "group.streams.assignment.interval.ms": "100",
+        # Members learn of a rebalance at once, not by their next heartbeat, three seconds later.
+        "ottla.hold.heartbeats": "true",
         # 50 directories for the offsets of a few groups slow down the first start.
         "offsets.topic.num.partitions": "5",
     },

@@ -33,13 +33,14 @@ from ...protocol.messages.streams_group_topology_description_update import Strea
 from ...protocol.messages.sync_group import SyncGroupRequest
 from ...protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from ...protocol.wire import ZERO_UUID
+from ..coordination.bell import Bell
 from ..coordination.coordinator import Coordinator
 from ..coordination.jobs import Job, Steps, for_each, to_the_end
 from ..coordination.shard import ShardState
 from ..coordination.store import RecordStore
 from ..partitions.internal_topics import OFFSETS_TOPIC
 from .assigning.topics import TopicView
-from .classic.group import ClassicGroup, JoinReply, SyncReply
+from .classic.group import ClassicGroup, ClassicState, JoinReply, SyncReply
 from .classic.protocol import Caller, ClassicProtocol
 from .classic.records import LEAST_MEMBER_BYTES, group_value
 from .classic_requests import ClassicRequests, same_error
@@ -54,6 +55,7 @@ from .kinds import GroupKind
 from .maintenance import GroupMaintenance
 from .offset_commits import Commits, Fetched, Positions, PreparedCommit, TopicCommit, chunks, is_current
 from .offset_table import Place
+from .reconciled_protocol import ReconciledProtocol
 from .records import group_key
 from .settings import MEMBERS_A_PIECE, PLACES_A_PIECE, GroupSettings
 from .shard import AnyGroup, GroupShard
@@ -111,6 +113,11 @@ class GroupCoordinator(Coordinator[GroupShard]):
         self._classic_requests = ClassicRequests(settings, store, self._classic, members, self._closing)
         self._share = ShareProtocol(settings, store, self._deadlines, topics, self._start_job, request_states)
         self._streams = StreamsProtocol(settings, store, self._deadlines, topics, self._start_job, self._close_classic)
+        self._protocols: dict[type[Any], ReconciledProtocol[Any]] = {
+            ConsumerGroup: self._consumer,
+            ShareGroup: self._share,
+            StreamsGroup: self._streams,
+        }
         self._commits = Commits(settings, store, topics, self._classic)
         self._txn_commits = TxnCommits(settings, store, topics, self._classic)
         self._maintenance = GroupMaintenance(
@@ -329,6 +336,18 @@ class GroupCoordinator(Coordinator[GroupShard]):
                 answers += same_error(some, error.code)
             yield
         return tuple(answers)
+
+    def quiet(self, group_id: str, member_id: str) -> tuple[Bell, int] | None:
+        """Return the group's bell and the member's session time-out, if the member has nothing to do before the bell rings."""
+        shard = self.shard_for(group_id)
+        group = shard.groups.get(group_id)
+        member: Any = None if group is None or shard.state is not ShardState.ACTIVE else group.members.get(member_id)
+        if group is None or member is None:
+            return None
+        if isinstance(group, ClassicGroup):
+            return (group.bell, member.session_timeout_ms) if group.state is ClassicState.STABLE else None
+        protocol = self._protocols[type(group)]
+        return (group.bell, protocol.session_timeout_ms(group, member)) if protocol.is_quiet(group, member) else None
 
     def member_ids(self, shard: GroupShard, group_id: str) -> Collection[str]:
         """Return a live view of the group's member ids; empty if the group does not exist."""

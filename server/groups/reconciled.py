@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages import consumer_group_log, share_group_log, streams_group_log
+from ..coordination.bell import Bell
 from ..coordination.deadlines import Deadline
 from .records import CommittedOffset
 
@@ -33,6 +34,7 @@ class ReconciledGroup(Generic[GroupMember, Target]):
             set by `protocol`. It is not in the log, which has the wall time.
         is_assigning: Whether a job is making a target assignment.
         static_members: Instance id -> member id. Share groups have none.
+        bell: Rings when the group's epoch or its target changes, and when it is closed.
     """
 
     def __init__(self, group_id: str, partition: int) -> None:
@@ -51,6 +53,7 @@ class ReconciledGroup(Generic[GroupMember, Target]):
         self.assigned_at_ms: int | None = None
         self.is_assigning = False
         self.static_members: dict[str, str] = {}
+        self.bell = Bell()
 
     @property
     def is_empty(self) -> bool:
@@ -117,3 +120,4 @@ def target_metadata(
     """Set the epoch and time of a group's target assignment from its record."""
     group.assignment_epoch = -1 if value is None else value.assignment_epoch
     group.assignment_ms = 0 if value is None else value.assignment_timestamp
+    group.bell.ring()

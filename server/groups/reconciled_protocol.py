@@ -16,7 +16,7 @@ from ..coordination.store import RecordStore
 from .assigning.metadata_hash import MetadataHashes
 from .assigning.topics import TopicChanges, TopicView
 from .reconciled import ReconciledGroup
-from .settings import ASSIGN_AGAIN_MS, GroupSettings
+from .settings import ASSIGN_AGAIN_MS, UNSETTLED_HEARTBEATS_PER_S, UNSETTLED_MS, GroupSettings
 
 if TYPE_CHECKING:
     from .shard import GroupShard
@@ -109,8 +109,8 @@ class ReconciledProtocol(Generic[Group]):
         remove: Takes a member out of (shard, group, member id, now_ms). Raises KafkaError if that cannot be written down.
     """
 
-    session_timeout: ClassVar[str]
-    """Name of the group option that contains the session time-out."""
+    kind: ClassVar[str]
+    """Start of the names of its group options."""
 
     def __init__(
         self,
@@ -146,14 +146,29 @@ class ReconciledProtocol(Generic[Group]):
 
     def close(self, group: Group) -> Job:
         """Stop the timers of a group that was deleted or is no longer served, a member a piece."""
+        group.bell.ring()
         for member_id in tuple(group.sessions):
             self.timers.stop(group, member_id)
             yield
 
     def keep_alive(self, shard: GroupShard, group: Group, member: Any) -> None:
         """Restart the member's session, as it has sent something."""
-        timeout_ms = self._settings.of_group(group.group_id)[self.session_timeout]
-        self.timers.keep_alive(shard, group, member.member_id, timeout_ms)
+        self.timers.keep_alive(shard, group, member.member_id, self.session_timeout_ms(group, member))
+
+    def session_timeout_ms(self, group: Group, member: Any) -> int:
+        return int(self._settings.of_group(group.group_id)[f"{self.kind}.session.timeout.ms"])
+
+    def is_quiet(self, group: Group, member: Any) -> bool:
+        """Whether the member has its part of the newest target, so that it has nothing to do before the group changes."""
+        return group.is_at_rest(member.epoch, self._changes.count, self._elapsed_ms())
+
+    def heartbeat_interval_ms(self, group: Group, member: Any) -> int:
+        """Return the interval in which the member must send heartbeats: short where heartbeats are held and the member is not
+        quiet, as its next step needs one."""
+        interval_ms = int(self._settings.of_group(group.group_id)[f"{self.kind}.heartbeat.interval.ms"])
+        if not self._settings.ottla_hold_heartbeats or self.is_quiet(group, member):
+            return interval_ms
+        return min(interval_ms, max(UNSETTLED_MS, 1000 * len(group.members) // UNSETTLED_HEARTBEATS_PER_S))
 
     def _await_revocation(self, shard: GroupShard, group: Group, member: Any) -> None:
         """Start the time-out for a member that must give up partitions or tasks. It restarts with each of the member's

@@ -14,6 +14,7 @@ import trio
 from ...protocol.errors import ErrorCode, KafkaError
 from ..cluster.nodes import Node
 from ..coordination.deps import CoordinatorDeps
+from ..coordination.holds import HeldResponses
 from ..coordination.service import CoordinatorService
 from ..partitions.internal_topics import OFFSETS_TOPIC
 from ..partitions.topics import Topics
@@ -50,14 +51,18 @@ class GroupService(CoordinatorService[GroupCoordinator, GroupShard]):
             # Apache Kafka's group coordinator numbers each batch from 0, although it is not an idempotent producer.
             base_sequence=0,
         )
+        self.held = HeldResponses() if settings.ottla_hold_heartbeats else None
+        """Responses to heartbeats that are held; None if none are."""
         self.shares = ShareFlows(self.coordinator, persister, deps.clock.now_ms)
         deps.config.watchers.append(self.reconfigure)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run the service, see `CoordinatorService.run`, and initialize the states that share groups request, each request in
-        its own task."""
+        """Run the service, see `CoordinatorService.run`, end held responses, and initialize the states that share groups
+        request, each request in its own task."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._grant)
+            if self.held is not None:
+                nursery.start_soon(self.held.run)
             await super().run(task_status)
 
     async def _grant(self) -> None:

@@ -39,6 +39,10 @@ ENDED_AT_ONCE = 2_048
 MEMBERS_A_PIECE = 200
 # Wait after a target assignment that was too large before the next one, which takes as long; heartbeats continue.
 ASSIGN_AGAIN_MS = 10_000
+# Heartbeat interval of members that have not reached their target, where heartbeats are held. In larger groups it is longer: all
+# members together send UNSETTLED_HEARTBEATS_PER_S.
+UNSETTLED_MS = 50
+UNSETTLED_HEARTBEATS_PER_S = 500
 
 
 @dataclass(slots=True)
@@ -61,6 +65,7 @@ class GroupSettings:
     """Maximum length, in fact in characters, as Kafka counts them."""
     offsets_retention_minutes: int
     offsets_retention_check_interval_ms: int
+    ottla_hold_heartbeats: bool
     defaults: Mapping[str, Any]
     """Values of the options that may be set for single groups, by the group option's name, e.g. `consumer.session.timeout.ms`."""
     groups: Mapping[str, GroupConfig] = field(default_factory=dict)
@@ -85,6 +90,7 @@ class GroupSettings:
             offsets_retention_minutes=config.offsets_retention_minutes,
             offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
             defaults=group_defaults(config),
+            ottla_hold_heartbeats=config.ottla_hold_heartbeats,
         )
 
     def of_group(self, group_id: str) -> Mapping[str, Any]:

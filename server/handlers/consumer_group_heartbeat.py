@@ -5,6 +5,7 @@ Behaviour
   in `groups.consumer.protocol`.
 - A member must be allowed to describe every topic that it names; of the topics that its expression matches it gets those that
   it may describe.
+- The response may be held while the group is quiet (`holding`).
 - Served while the feature `group.version` is 1 and `group.coordinator.rebalance.protocols` names "consumer"; else
   UNSUPPORTED_VERSION.
 """
@@ -21,6 +22,7 @@ from ..groups.classic.protocol import Caller
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .coordinating import CoordinatorCall, check_topics
+from .holding import held
 from .permissions import check_without_words, seeing
 
 
@@ -37,7 +39,9 @@ def handle(ctx: Context, request: Request) -> Any:
     names, before = body.subscribed_topic_names, None
     if names and ctx.services.authorizer is not None:
         before = partial(check_topics, ctx, names)
-    return CoordinatorCall(ctx, groups, body.group_id, work, _refused, before).run()
+    answer = CoordinatorCall(ctx, groups, body.group_id, work, _refused, before).run()
+    is_quiet = isinstance(answer, ConsumerGroupHeartbeatResponse) and not answer.assignment
+    return held(ctx, request, handle, answer, answer.heartbeat_interval_ms if is_quiet else 0)
 
 
 def _refused(error: KafkaError) -> ConsumerGroupHeartbeatResponse:

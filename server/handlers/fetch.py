@@ -3,7 +3,8 @@
 Behaviour
 - Answers at once when there are `min_bytes`, an error or a diverging epoch, when no partition is requested, or when a partition
   is read in an older segment than the one with the end of the readable records; else parks (see `waits`) until one of these is
-  true or `max_wait_ms` is over. Nothing polls.
+  true or `max_wait_ms` is over. Nothing polls. When the client sends another request on the connection, the response is sent
+  soon: a response keeps those to later requests waiting.
 - A scan of many partitions takes several time slices. Records that arrive during the scan are seen when the fetch begins to
   watch the partitions; after any other change it scans again.
 - Missing partitions do not make the response immediate while others exist, as in Apache Kafka: a client that still fetches a
@@ -89,6 +90,8 @@ READ_COMMITTED = 1
 # Of thousands that have been parked for long, each check costs: the place of a client that has disconnected is kept for this
 # much longer at most.
 PEER_CHECK_MS_MAX = 60_000
+# A client may send fetches without waiting for the responses: each waits for records this long before the next one ends the wait.
+WAIT_MS_MIN = 20
 # Aborted transactions of a partition that are read at once, in less than a millisecond; 50 MB of records may contain half a
 # million.
 ABORTED_AT_ONCE = 500
@@ -291,7 +294,8 @@ async def _watch(ctx: Context, look: FetchScan, waiter: Waiter, changes: int, de
         waiter.watch(wanted)
     is_complete = waiter.is_complete
     if not is_complete and ctx.services.waits.changes == changes:
-        await wait_for(ctx, waiter, deadline_s)
+        if await wait_for(ctx, waiter, deadline_s):
+            waiter.is_complete = True
         time_slice.begin()
     await waiter.leave(time_slice)
     return is_complete and not is_stale
@@ -342,14 +346,33 @@ def _endpoints(ctx: Context, leaders: set[int]) -> tuple[NodeEndpoint, ...]:
     )
 
 
-async def wait_for(ctx: Context, waiter: Waiter, deadline_s: float) -> None:
-    """Wait until `waiter` is woken or its time is over; raises trio.BrokenResourceError if the client disconnects."""
-    patience_ms = PEER_CHECK_MS
-    while (left_ms := (deadline_s - trio.current_time()) * 1000) > 0:
-        if await waiter.wait(min(left_ms, patience_ms)):
-            return
-        ctx.client.check_peer()
-        patience_ms = min(2 * patience_ms, PEER_CHECK_MS_MAX)
+async def wait_for(ctx: Context, waiter: Waiter, deadline_s: float) -> bool:
+    """Wait until `waiter` is woken or its time is over, which is soon when the client sends another request.
+
+    Returns:
+        Whether the client has sent another request, which waits for the response.
+
+    Raises:
+        trio.BrokenResourceError: The client has disconnected.
+    """
+    client, now_s, patience_s = ctx.client, trio.current_time(), PEER_CHECK_MS / 1000
+    soon_s, end_s = min(deadline_s, now_s + WAIT_MS_MIN / 1000), deadline_s
+
+    def hurry() -> None:
+        nonlocal end_s
+        end_s = soon_s
+        waiter.hurry(soon_s)
+
+    client.on_more(hurry)
+    try:
+        while now_s < end_s:
+            if await waiter.wait(min(end_s, now_s + patience_s)):
+                return False
+            client.check_peer()
+            now_s, patience_s = trio.current_time(), min(2 * patience_s, PEER_CHECK_MS_MAX / 1000)
+        return end_s < deadline_s
+    finally:
+        client.on_more(None)
 
 
 def _unread(ctx: Context, body: FetchRequest, items: list[FetchItem]) -> Steps[set[TopicKey]]:

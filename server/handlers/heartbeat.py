@@ -2,12 +2,14 @@
 
 Behaviour
 - Keeps the member's session; after REBALANCE_IN_PROGRESS the member joins again.
+- The response may be held while the group is quiet (`holding`).
 - While the group is loading every heartbeat succeeds, as the coordinator cannot know which members have failed.
 """
 
 from __future__ import annotations
 
 from functools import partial
+from math import inf
 from typing import Any
 
 from ...protocol.connection import Request
@@ -19,6 +21,7 @@ from ..groups.shard import GroupShard
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .coordinating import CoordinatorCall
+from .holding import held
 from .permissions import check
 
 
@@ -31,7 +34,9 @@ def handle(ctx: Context, request: Request) -> Any:
         return _refused(error)
     # Its answer does not depend on records that a power loss could remove.
     work = partial(_beat, groups.coordinator, body)
-    return CoordinatorCall(ctx, groups, body.group_id, work, _refused, settles=False).run()
+    answer = CoordinatorCall(ctx, groups, body.group_id, work, _refused, settles=False).run()
+    is_quiet = isinstance(answer, HeartbeatResponse) and not answer.error_code
+    return held(ctx, request, handle, answer, inf if is_quiet else 0)
 
 
 def _beat(coordinator: GroupCoordinator, body: HeartbeatRequest, shard: GroupShard) -> Steps[HeartbeatResponse]:

@@ -194,6 +194,8 @@ class _Fetching:
         self._min_bytes = min(body.min_bytes, self._max_bytes)
         self._led: dict[SharedPartition, LeadSharePartition] = {}
         self._rows: dict[SharedPartition, PartitionData] = {}
+        self._is_hurried = False
+        """Whether the client has sent another request, which waits for the response."""
 
     async def run(self, places: list[SharedPartition]) -> dict[SharedPartition, PartitionData]:
         """Return the row of each partition; partitions without records to acquire are left out.
@@ -235,7 +237,7 @@ class _Fetching:
                     led.waiters.add(waiter)
                 look = await self._scan()
                 is_enough = look.offers and (look.is_due or look.size_bytes >= self._min_bytes)
-                is_over = trio.current_time() >= deadline_s or ctx.services.cluster.is_stopping
+                is_over = self._is_hurried or trio.current_time() >= deadline_s or ctx.services.cluster.is_stopping
                 if is_enough or is_over or not self._led:
                     return look
                 async for found in time_slice.each(look.offers.values()):
@@ -243,7 +245,7 @@ class _Fetching:
                 async for led in time_slice.each(look.full):
                     waiter.watch_changes(led.partition.log)
                 if not waiter.is_complete and waits.changes == changes:
-                    await wait_for(ctx, waiter, deadline_s)
+                    self._is_hurried = await wait_for(ctx, waiter, deadline_s)
                     time_slice.begin()
                 await waiter.leave(time_slice)
                 return None

@@ -4,6 +4,7 @@ Behaviour
 - A member of a share group joins (epoch 0), stays, or leaves (-1); the rules are in `groups.share.protocol`. Members make their own ids,
   of 36 characters at most.
 - A member must be allowed to describe every topic that it names.
+- The response may be held while the group is quiet (`holding`).
 - Served unless the feature `share.version` is 0; else UNSUPPORTED_VERSION.
 """
 
@@ -20,6 +21,7 @@ from ..groups.share.member import check_member_id
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .coordinating import CoordinatorCall, check_topics
+from .holding import held
 from .permissions import check_without_words
 from .share_groups import check_served
 
@@ -38,7 +40,9 @@ def handle(ctx: Context, request: Request) -> Any:
     names, before = body.subscribed_topic_names, None
     if names and ctx.services.authorizer is not None:
         before = partial(check_topics, ctx, names)
-    return CoordinatorCall(ctx, groups, body.group_id, work, _refused, before).run()
+    answer = CoordinatorCall(ctx, groups, body.group_id, work, _refused, before).run()
+    is_quiet = isinstance(answer, ShareGroupHeartbeatResponse) and not answer.assignment
+    return held(ctx, request, handle, answer, answer.heartbeat_interval_ms if is_quiet else 0)
 
 
 def _refused(error: KafkaError) -> ShareGroupHeartbeatResponse:

@@ -6,6 +6,7 @@ Behaviour
   describe all of them.
 - Missing internal topics are created before the response is sent, if the client may create them; members get them with the next
   heartbeat. If creation fails, the detail of the status has the reason.
+- The response may be held while the group is quiet (`holding`).
 - Served while the feature `streams.version` is 1 and `group.coordinator.rebalance.protocols` names "streams"; else
   UNSUPPORTED_VERSION.
 """
@@ -38,6 +39,7 @@ from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .coordinating import NAMES_AT_ONCE, CoordinatorCall, check_topics
+from .holding import held
 from .permissions import check_without_words
 
 _ERRORS_SHOWN = 3
@@ -55,7 +57,14 @@ def handle(ctx: Context, request: Request) -> Any:
     caller = Caller(request.client_id or "", f"/{ctx.client.client_host}", request.version, None)
     before = None if body.topology is None else partial(_check_topics, ctx, body.topology)
     work = partial(_heartbeat, groups.coordinator, body, caller, ctx.services.clock.now_ms)
-    return CoordinatorCall(ctx, groups, body.group_id, work, _refused, before, partial(_make_response, ctx)).run()
+    answer = CoordinatorCall(ctx, groups, body.group_id, work, _refused, before, partial(_make_response, ctx)).run()
+    is_quiet = (
+        isinstance(answer, StreamsGroupHeartbeatResponse)
+        and answer.active_tasks is None
+        and answer.partitions_by_user_endpoint is None
+        and not answer.status
+    )
+    return held(ctx, request, handle, answer, answer.heartbeat_interval_ms if is_quiet else 0)
 
 
 def _heartbeat(

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+import trio
+
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
@@ -38,6 +40,7 @@ async def handle(ctx: Context, request: Request) -> SyncGroupResponse:
         groups.coordinator.sync(shard, body, ctx.services.clock.now_ms(), answer)
         response = await answer.wait(ctx.client)
         await groups.settle(shard)
+        ctx.client.heartbeat_s = trio.current_time()
     except KafkaError as error:
         return SyncGroupResponse(error_code=error.code)
     return response

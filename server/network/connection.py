@@ -28,7 +28,7 @@ from ...protocol.errors import LargeMessageError, ProtocolError
 from ...protocol.last_produce import LastProduce
 from ..runtime.addresses import java_host
 from ..security.principal import ANONYMOUS, Principal
-from .dispatcher import HangUpError, LoggingIn, RequestDispatcher, one_line
+from .dispatcher import Deferred, HangUpError, LoggingIn, RequestDispatcher, finished, one_line
 from .frames import FrameReader
 from .large_requests import (
     READ_ELEMENTS_AT_ONCE,
@@ -90,11 +90,19 @@ class Connection:
     _context: Any = None
     """Context for its handlers. It refers to this connection, so it is dropped with the task."""
 
+    _on_more: Callable[[], object] | None = None
+    """Function to call when the client sends more, or disconnects, during the wait of a request."""
+
     _task: trio.lowlevel.Task | None = None
     """The connection's task, while it is parked: it waits for a request."""
 
     _error: Exception | None = None
     """Error that was raised outside the task, or that closed the connection; the task raises it."""
+
+    _deferred: tuple[Request, Deferred] | None = None
+    """The last request, and its response that waits for a change."""
+
+    heartbeat_s: float | None = None
 
     _left: partial[Coroutine[Any, Any, None]] | None = None
     """Work that is left to the task."""
@@ -159,6 +167,9 @@ class Connection:
                 broken_off.append(error)
         finally:
             self._muted = None  # it may refer to this object
+            if self._deferred is not None:
+                self._deferred[1].leave()
+                self._deferred = None
             if self.farewell is not None:
                 self.farewell()
             self._context = None  # it refers to this object
@@ -311,6 +322,8 @@ class Connection:
         self._frames.is_drained = False
         if is_ending:
             self._frames.is_ending = True
+        if self._on_more is not None:
+            self._on_more()
 
     def wake(self) -> None:
         task, self._task, self.is_parked = self._task, None, False
@@ -325,6 +338,8 @@ class Connection:
         """See `WatchedConnection`."""
         frames = self._frames
         try:
+            if self._deferred is not None:
+                return self._end_deferral()
             if self._session.is_open():
                 frame = frames.frame_now(buffer)
                 if frame is not None:
@@ -402,9 +417,13 @@ class Connection:
             self._leave(frame, self._load, request)
             return None
         answer = handle(self._context, request)
-        if isinstance(answer, CoroutineType):
-            self._leave(frame, self._complete, request, answer)
-            return None
+        if isinstance(answer, (CoroutineType, Deferred)):
+            if isinstance(answer, CoroutineType):
+                self._leave(frame, self._complete, request, answer)
+                return None
+            if self._defer(request, answer):
+                return []
+            answer = answer.response
         if answer is None:
             return []
         if last is not None and (repeated := last.encode(request, answer)) is not None:
@@ -418,6 +437,39 @@ class Connection:
             self._leave(frame, self._send_large, parts)
             return None
         return parts
+
+    def _defer(self, request: Request, deferred: Deferred) -> bool:
+        """Begin the wait of a response. Return False if the client has sent more, or the connection could not notice that."""
+        frames = self._frames
+        if not (frames.is_last and frames.is_drained and self._shares.ready.watch(self._transport.fileno(), self)):
+            return False
+        self._deferred = request, deferred
+        deferred.begin(self._send_deferred)
+        return True
+
+    def _end_deferral(self) -> list[Part] | None:
+        """End the wait of a response if it is time, or the client has sent more; returns as `take`."""
+        assert self._deferred is not None
+        request, deferred = self._deferred
+        if not deferred.is_due and self._frames.is_drained:
+            return None
+        self._deferred = None
+        deferred.leave()
+        answer = deferred.result()
+        if answer is deferred.response:
+            return encode_response(request, answer)
+        self.busy = True
+        self._left = partial(self._complete, request, answer)
+        self.wake()
+        return None
+
+    def _send_deferred(self) -> None:
+        """Send the response whose wait has ended. If the connection is in the queue, or its task runs, they do that."""
+        ready = self._shares.ready
+        if self.is_parked and not self.is_queued:
+            parts = self.take(ready.buffer)
+            if parts is not None and self.send(parts) and not ready.enqueue(self):
+                self.wake()
 
     def _leave(self, frame: memoryview, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
         """Leave work to the task. It may read the frame: of a request everything except its records has been copied out of
@@ -474,7 +526,7 @@ class Connection:
                     answer.close()
                 raise
         # A reference to the frame during the wait would keep its memory.
-        body = await answer if isinstance(answer, CoroutineType) else answer
+        body = await answer if isinstance(answer, CoroutineType) else await finished(answer)
         del answer
         parts = None if body is None or self._large is not None else write_now(request, body)
         if parts is None and (body is not None or self._large is not None):
@@ -529,6 +581,15 @@ class Connection:
     def is_closed_by_peer(self) -> bool:
         """See `Transport`. It is noticed late while a request is parked."""
         return self._transport.is_closed_by_peer()
+
+    def on_more(self, call: Callable[[], object] | None) -> None:
+        """Call a function whenever the client sends another request or disconnects, at once if it has already; None: no longer.
+        Without epoll it is called at once or never."""
+        self._on_more = call
+        if call is not None:
+            self._shares.ready.watch(self._transport.fileno(), self)
+            if not (self._frames.is_last and self._frames.is_drained):
+                call()
 
     @property
     def is_held(self) -> bool:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Handler: TypeAlias = Callable[[Any, Request], Any]
 """Function that is called with the result of `RequestDispatcher.context_for` and a request. Returns the body of the response, or None if
-none is sent; or, if it may have to wait, a coroutine that has not started and returns that. Effects of the call itself stay
+none is sent; or, if it may have to wait, a coroutine that has not started and returns that; or a `Deferred` with it. Effects of the call itself stay
 even if the coroutine never starts: a Produce that waits for a flush has appended."""
 
 _LINE_CHARS_MAX = 500
@@ -31,6 +31,33 @@ class HangUpError(Exception):
 def one_line(text: object) -> str:
     """Make a text safe for a log line: client names may contain line ends and terminal control sequences."""
     return printable(str(text)[:_LINE_CHARS_MAX])
+
+
+class Deferred:
+    """A response that waits until something changes. Its connection sends it earlier if the client sends another request.
+
+    Attributes:
+        response: What is sent if nothing changes; without records, and small.
+        is_due: Whether the wait is over.
+    """
+
+    __slots__ = ("is_due", "response")
+
+    def __init__(self, response: Any) -> None:
+        self.response = response
+        self.is_due = False
+
+    def begin(self, send: Callable[[], object]) -> None:
+        """Begin the wait. At its end `is_due` is set, and `send` called."""
+        raise NotImplementedError
+
+    def leave(self) -> None:
+        """End the wait: `send` must not be called any more."""
+        raise NotImplementedError
+
+    def result(self) -> Any:
+        """Return the response after the wait, or a coroutine that returns it."""
+        raise NotImplementedError
 
 
 class Lookup(Protocol):
@@ -72,11 +99,18 @@ class RequestingClient(Protocol):
     def peer(self) -> str:
         """HOST:PORT, for log lines."""
 
+    heartbeat_s: float | None
+    """Trio's time of its last heartbeat, or of the answer to a SyncGroup before it."""
+
     farewell: Callable[[], object] | None
     """Called once, when the connection has ended."""
 
     def check_peer(self) -> None:
         """Raise trio.BrokenResourceError if the client has disconnected."""
+
+    def on_more(self, call: Callable[[], object] | None) -> None:
+        """Call a function whenever the client sends another request or disconnects, at once if it has already; None: no longer.
+        Some systems cannot notice it during the wait of a request."""
 
     def mute(self, until: Callable[[], Awaitable[None]]) -> None:
         """Take no further request after the answer to the present one has been sent, before `until()` has returned."""
@@ -118,5 +152,7 @@ async def handler_of(dispatcher: RequestDispatcher, key: int) -> Handler:
 
 
 async def finished(answer: Any) -> Any:
-    """Await a handler's result if it is a coroutine, and return the response body."""
-    return await answer if isinstance(answer, CoroutineType) else answer
+    """Return the response body of a handler's result: await a coroutine, and do not wait for a change."""
+    if isinstance(answer, CoroutineType):
+        answer = await answer
+    return answer.response if isinstance(answer, Deferred) else answer

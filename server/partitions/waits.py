@@ -75,6 +75,7 @@ class Waiter:
         "_event",
         "_is_alone",
         "_missing_bytes",
+        "_scope",
         "_table",
         "_wakeup_throttle",
         "_watches",
@@ -88,6 +89,7 @@ class Waiter:
         self._table = table
         self._wakeup_throttle = wakeup_throttle
         self._event = trio.Event()
+        self._scope = trio.CancelScope()
         self._missing_bytes = min_bytes
         self._committed = committed
         self._is_alone = is_alone
@@ -163,12 +165,16 @@ class Waiter:
     def wake_now(self) -> None:
         self._event.set()
 
-    async def wait(self, timeout_ms: float) -> bool:
-        """Wait at most `timeout_ms`; True if woken, False if the time ran out."""
-        with trio.move_on_after(timeout_ms / 1000):
+    async def wait(self, until_s: float) -> bool:
+        """Wait until `until_s` of Trio's time; True if woken, False if the time ran out."""
+        with trio.CancelScope(deadline=until_s) as self._scope:
             await self._event.wait()
             return True
         return False
+
+    def hurry(self, until_s: float) -> None:
+        """End the present wait at `until_s`, if that is earlier."""
+        self._scope.deadline = min(self._scope.deadline, until_s)
 
 
 class ParkedFetches:

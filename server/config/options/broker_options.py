@@ -307,6 +307,15 @@ class BrokerOptions(GroupOptions):
     offsets_topic_segment_bytes: int = option(
         _INT, 100 * _MIB, at_least(1), "Segment size of __consumer_offsets.", update=_FIXED
     )
+    ottla_hold_heartbeats: bool = option(
+        _BOOLEAN,
+        False,
+        None,
+        "Hold the response to a heartbeat back until the group changes, so that members learn of a rebalance at once. Only Ottla"
+        " has this option.",
+        update=_FIXED,
+        hidden=True,
+    )
     process_roles: tuple[str, ...] = option(
         _LIST,
         ("broker",),

@@ -24,6 +24,7 @@ from typing import ClassVar
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.join_group import JoinGroupResponse
 from ....protocol.messages.sync_group import SyncGroupResponse
+from ...coordination.bell import Bell
 from ...coordination.deadlines import Deadline
 from ...coordination.jobs import Job
 from ..records import CommittedOffset, group_key
@@ -178,6 +179,8 @@ class ClassicGroup:
         self.protocol_bytes = 0
         self.is_completing = False
         """Whether a job is removing the members that did not join."""
+        self.bell = Bell()
+        """Rings when the state changes, or a member is removed or gets another id."""
         self._supporters: dict[str, int] = {}
 
     # States
@@ -188,6 +191,7 @@ class ClassicGroup:
             raise RuntimeError(f"{self.group_id}: {self.state} -> {state}")
         self.previous_state, self.state = self.state, state
         self.state_since_ms = now_ms
+        self.bell.ring()
 
     def is_current_generation(self, generation: int) -> bool:
         """Whether this is the present generation, and no rebalance towards the next one has begun."""
@@ -238,6 +242,7 @@ class ClassicGroup:
             del self.static_members[member.group_instance_id]
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
+        self.bell.ring()
         return member
 
     def rename(self, member: ClassicMember, member_id: str) -> None:
@@ -252,6 +257,7 @@ class ClassicGroup:
         self.static_members[member.group_instance_id] = member_id
         member.member_id = member_id
         member.written = None
+        self.bell.ring()
 
     def update(
         self, member: ClassicMember, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int

@@ -45,7 +45,7 @@ _REFRESH_AFTER_MS = 2**31 - 1
 class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
     """See `ReconciledProtocol`."""
 
-    session_timeout = "consumer.session.timeout.ms"
+    kind = "consumer"
 
     def __init__(
         self,
@@ -94,12 +94,15 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
         else:
             to_the_end(loading)
 
-    def keep_alive(self, shard: GroupShard, group: ConsumerGroup, member: ConsumerMember) -> None:
-        """Restart the member's session, as it has sent something. A classic member has set its own session time-out."""
+    def session_timeout_ms(self, group: ConsumerGroup, member: ConsumerMember) -> int:
+        """Return the session time-out; a classic member has set its own."""
         if member.classic is None:
-            super().keep_alive(shard, group, member)
-        else:
-            self.timers.keep_alive(shard, group, member.member_id, member.classic.session_timeout_ms)
+            return super().session_timeout_ms(group, member)
+        return member.classic.session_timeout_ms
+
+    def is_quiet(self, group: ConsumerGroup, member: ConsumerMember) -> bool:
+        """See `ReconciledProtocol.is_quiet`."""
+        return member.state is ConsumerMemberState.STABLE and super().is_quiet(group, member)
 
     def _await_revocation(self, shard: GroupShard, group: ConsumerGroup, member: ConsumerMember) -> None:
         self.timers.unlimit(group, member.member_id)
@@ -256,11 +259,12 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
             and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
             and request.topic_partitions is not None
         )
+        kept = consumer_group(request.group_id, shard.groups.get(request.group_id))
         must_tell = request.member_epoch == 0 or is_full or member.assigned != old.assigned
         return ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._settings.of_group(group.group_id)["consumer.heartbeat.interval.ms"],
+            heartbeat_interval_ms=self.heartbeat_interval_ms(kept, member),
             assignment=prepared.answer_for(member) if must_tell else None,
         )
 
@@ -293,6 +297,7 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
         group_id, member = transition.group.group_id, transition.member
         self.write(shard, group_id, transition.changes, now_ms, upgrade)
         group = consumer_group(group_id, shard.groups.get(group_id))
+        group.topics_known_to = transition.group.topics_known_to  # it may be a new group
         if transition.has_seen_topics:
             group.refresh_at_ms = elapsed_ms + _REFRESH_AFTER_MS
         if transition.has_assigned:

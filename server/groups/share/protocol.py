@@ -64,7 +64,7 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
         request_states: Function that requests the initialization of states, and returns at once.
     """
 
-    session_timeout = "share.session.timeout.ms"
+    kind = "share"
 
     def __init__(
         self,
@@ -96,6 +96,11 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
         """Forget the states of deleted topics. Errors as `RecordStore.append`."""
         if group.states is not None and not group.states.topic_ids().isdisjoint(topic_ids):
             self._write_states(shard, group, group.states.without(topic_ids), now_ms)
+
+    def is_quiet(self, group: ShareGroup, member: ShareMember) -> bool:
+        """See `ReconciledProtocol.is_quiet`. Partitions are assigned once their states have been initialized."""
+        is_initializing = group.states is not None and bool(group.states.initializing)
+        return not is_initializing and not group.has_unassigned_states and super().is_quiet(group, member)
 
     # Heartbeats
 
@@ -190,7 +195,7 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
         return ShareGroupHeartbeatResponse(
             member_id=member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._settings.of_group(group_id)["share.heartbeat.interval.ms"],
+            heartbeat_interval_ms=self.heartbeat_interval_ms(group, member),
             assignment=told,
         )
 

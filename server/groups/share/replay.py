@@ -19,6 +19,7 @@ from .states import StateTable, TopicStates
 def _group_epoch(group: ShareGroup, key: log.ShareGroupMetadataKey, value: log.ShareGroupMetadataValue) -> None:
     group.epoch = value.epoch
     group.metadata_hash = value.metadata_hash
+    group.bell.ring()
 
 
 def _member(

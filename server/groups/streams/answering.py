@@ -27,11 +27,13 @@ class AnswerOptions(NamedTuple):
     Attributes:
         shutdown_by: Id of the member that requested the end of the whole application.
         version: Version of the request.
+        interval_ms: Interval in which the member must send heartbeats.
         of_group: The group's options (`GroupSettings.of_group`).
     """
 
     shutdown_by: str | None
     version: int
+    interval_ms: int
     of_group: Mapping[str, Any]
 
 
@@ -67,6 +69,8 @@ def answered(
     wants_endpoints = endpoint_epoch != request.endpoint_information_epoch
     if before is group:  # In Apache Kafka the first member of a group does not count either,
         group.endpoint_epoch = endpoint_epoch
+        if is_counted:
+            group.bell.ring()
     elif before is None:  # and gets the old epoch, unless it replaced a classic group.
         endpoint_epoch = group.endpoint_epoch
     active, standby, warmup = None, None, None
@@ -76,7 +80,7 @@ def answered(
     response = StreamsGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.epoch,
-        heartbeat_interval_ms=options.of_group["streams.heartbeat.interval.ms"],
+        heartbeat_interval_ms=options.interval_ms,
         task_offset_interval_ms=options.of_group["streams.task.offset.interval.ms"],
         acceptable_recovery_lag=options.of_group["streams.acceptable.recovery.lag"],
         status=tuple(_statuses(group, transition, options)),

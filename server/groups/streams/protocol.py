@@ -55,7 +55,7 @@ _DESCRIPTION_VERSION = 1
 class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
     """See `ReconciledProtocol`."""
 
-    session_timeout = "streams.session.timeout.ms"
+    kind = "streams"
 
     def __init__(
         self,
@@ -81,6 +81,10 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         self.timers.unlimit(group, member.member_id)
         if member.state is StreamsMemberState.UNREVOKED_TASKS:
             self.timers.limit(shard, group, member)
+
+    def is_quiet(self, group: StreamsGroup, member: StreamsMember) -> bool:
+        """See `ReconciledProtocol.is_quiet`."""
+        return member.state is StreamsMemberState.STABLE and super().is_quiet(group, member)
 
     # Heartbeats
 
@@ -203,9 +207,14 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         if request.shutdown_application and kept.shutdown_by is None:
             log.info("group %s: member %s requests a shutdown of the application", kept.group_id, old.member_id)
             kept.shutdown_by = old.member_id
-        heard = answered(
-            kept, transition, request, known, AnswerOptions(kept.shutdown_by or shutdown_by, caller.version, options)
+            kept.bell.ring()
+        answer_options = AnswerOptions(
+            kept.shutdown_by or shutdown_by,
+            caller.version,
+            self.heartbeat_interval_ms(kept, transition.member),
+            options,
         )
+        heard = answered(kept, transition, request, known, answer_options)
         if transition.is_stale or (wait := self._description_wait(kept, caller.version)) is None:
             return heard
         log.info("group %s: a description of its topology is requested", kept.group_id)
@@ -328,6 +337,7 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         group = streams_group(request.group_id, shard.groups.get(request.group_id), "Group {} not found.")
         if request.shutdown_application and group.shutdown_by is None:
             group.shutdown_by = request.member_id
+            group.bell.ring()
         member = group.identified(request.member_id, request.instance_id)
         if request.instance_id is not None and request.member_epoch == STATIC_LEAVE_EPOCH:
             log.info("group %s: member %s leaves for a while", group.group_id, member.member_id)

@@ -171,10 +171,12 @@ async def test_connections_are_checked_twenty_times_per_idle_period(idle_ms: int
 async def test_a_long_wait_checks_its_client_less_and_less_often(autojump_clock: trio.testing.MockClock) -> None:
     looked_s: list[float] = []
     begun_s = trio.current_time()
-    client: Any = SimpleNamespace(check_peer=lambda: looked_s.append(round(trio.current_time() - begun_s)))
+    client: Any = SimpleNamespace(
+        check_peer=lambda: looked_s.append(round(trio.current_time() - begun_s)), on_more=lambda call: None
+    )
     ctx: Any = SimpleNamespace(client=client)
     with FetchWaits().waiter(1, committed=False, is_alone=True) as waiter:
-        await fetch.wait_for(ctx, waiter, begun_s + 200)
+        assert not await fetch.wait_for(ctx, waiter, begun_s + 200)
     assert looked_s == [5, 15, 35, 75, 135, 195, 200]
 
 
@@ -205,6 +207,7 @@ HANDED_ON = {
     "coordination/service.py _reload": "tests of a disk without room",
     "coordination/service.py ensure_topic": "tests of GroupService: a disk that refused the topic",
     "groups/reconciled_protocol.py __init__": "",
+    "groups/reconciled_protocol.py is_quiet": "as `heartbeat`",
     "groups/consumer/protocol.py unchanged": "as `heartbeat`",
     "groups/share/protocol.py unchanged": "as `heartbeat`",
     "groups/streams/protocol.py unchanged": "as `heartbeat`",

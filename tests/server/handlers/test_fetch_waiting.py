@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 import ottla
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.server.handlers.fetch import WAIT_MS_MIN, wait_for
+from ottla.server.partitions.waits import FetchWaits
 from support.broker.admin import delete_records
 from support.broker.conversation import address, create_topic, fetch_request, list_offset, produce, records_of
 from support.broker.raw_client import RawClient
@@ -200,3 +206,63 @@ def test_a_session_without_changes_waits_for_some(
         assert list_offset(producer, "t", -1) == (ErrorCode.NONE, 3)
     (row,) = client.receive().responses[0].partitions
     assert [offset for offset, _, _ in records_of(row)] == [2]
+
+
+METADATA = MetadataRequest(topics=())
+
+
+def test_the_next_request_ends_the_wait(client: RawClient, parked: Callable[[FetchRequest], None]) -> None:
+    fill(client, batches=2)
+    for _ in range(3):
+        parked(waiting("t", 2))
+        client.send(METADATA, 12)
+        assert rows(client.receive()) == [("t", ErrorCode.NONE, 0)]
+        assert isinstance(client.receive(), MetadataResponse)
+
+
+def test_fetches_that_are_sent_together_wait_a_little_for_each_other(client: RawClient) -> None:
+    fill(client, batches=2)
+    for _ in range(3):
+        client.send(waiting("t", 2), 12)
+    client.send(METADATA, 12)
+    begun_s = time.perf_counter()
+    assert [rows(client.receive()) for _ in range(3)] == [[("t", ErrorCode.NONE, 0)]] * 3
+    assert time.perf_counter() - begun_s >= 3 * WAIT_MS_MIN / 1000
+    assert isinstance(client.receive(), MetadataResponse)
+
+
+@pytest.mark.parametrize(
+    ("wait_ms", "more_after_ms", "ends_after_ms", "is_hurried"),
+    [
+        (500, None, 500, False),
+        (500, 0, WAIT_MS_MIN, True),
+        (500, WAIT_MS_MIN - 1, WAIT_MS_MIN, True),
+        (500, WAIT_MS_MIN + 1, WAIT_MS_MIN + 1, True),
+        (500, 400, 400, True),
+        (WAIT_MS_MIN - 1, 0, WAIT_MS_MIN - 1, False),
+    ],
+)
+async def test_a_hurried_wait_has_its_least_time(
+    wait_ms: int,
+    more_after_ms: int | None,
+    ends_after_ms: int,
+    is_hurried: bool,
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    calls: list[Callable[[], object] | None] = []
+    ctx: Any = SimpleNamespace(client=SimpleNamespace(check_peer=lambda: None, on_more=calls.append))
+    begun_s = trio.current_time()
+
+    async def send_more() -> None:
+        if more_after_ms is not None:
+            await trio.testing.wait_all_tasks_blocked()
+            await trio.sleep(more_after_ms / 1000)
+            assert calls[-1] is not None
+            calls[-1]()
+
+    with FetchWaits().waiter(1, committed=False, is_alone=True) as waiter:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send_more)
+            assert await wait_for(ctx, waiter, begun_s + wait_ms / 1000) == is_hurried
+            assert calls[-1] is None
+    assert round((trio.current_time() - begun_s) * 1000) == ends_after_ms

@@ -42,7 +42,7 @@ from ottla.server.config.broker_config import BrokerConfig
 from ottla.server.network import large_requests
 from ottla.server.network import ready as ready_module
 from ottla.server.network.connection import PRODUCE_KEY, Connection
-from ottla.server.network.dispatcher import Handler
+from ottla.server.network.dispatcher import Deferred, Handler
 from ottla.server.network.frames import INITIAL_BUFFER_BYTES
 from ottla.server.network.large_requests import READ_ELEMENTS_AT_ONCE
 from ottla.server.network.listener import Listener
@@ -108,11 +108,37 @@ def produced(key: str, records: bytes) -> str:
     return f"{key} {crc32(records)}"
 
 
+class Held(Deferred):
+    """A response that waits until the test ends its wait."""
+
+    def __init__(self, response: Any) -> None:
+        super().__init__(response)
+        self.changed: Any = response
+        self.send: Callable[[], object] | None = None
+        self.has_left = False
+
+    def begin(self, send: Callable[[], object]) -> None:
+        self.send = send
+
+    def leave(self) -> None:
+        assert not self.has_left
+        self.has_left = True
+
+    def result(self) -> Any:
+        return self.changed
+
+    def end(self, changed: Any = None) -> None:
+        """End the wait, after a change if it is given."""
+        assert self.send is not None
+        self.changed, self.is_due = changed or self.response, True
+        self.send()
+
+
 class RequestDispatcher:
     """A dispatcher that answers with the request's key, at the time that the key says.
 
     `later`: when the test allows it. `pass`: in the next pass of the scheduler. `silent` in it: without an answer. `big`: at
-    once, with LARGE_ANSWER bytes more. All others: at once.
+    once, with LARGE_ANSWER bytes more. `held`: as the test ends the wait. All others: at once.
     """
 
     node_id = 0
@@ -124,6 +150,7 @@ class RequestDispatcher:
         """The key of each request for which a handler was called."""
         self.begun: list[str] = []
         """The key of each request whose coroutine has begun."""
+        self.held: list[Held] = []
         self.present: dict[int, Handler] = {API.key: self.handle, PRODUCE.key: self.produce}
         self.handlers: Any = MappingProxyType(self.present)
         self.loadable: dict[int, Handler] = {}
@@ -149,6 +176,9 @@ class RequestDispatcher:
         answer = None if "silent" in key else FindCoordinatorResponse(host=key, coordinators=(Coordinator(key=key),))
         if key.startswith("big"):
             return FindCoordinatorResponse(host=key + "x" * LARGE_ANSWER)
+        if key.startswith("held"):
+            self.held.append(Held(answer))
+            return self.held[-1]
         return self._waited(client, key, answer) if key.startswith(("later", "pass")) else answer
 
     async def _waited(self, client: Any, key: str, answer: Any) -> Any:
@@ -1827,3 +1857,76 @@ async def test_an_unreadable_file_ends_the_response_without_a_broker_error() -> 
         transport = PlainTransport(ours)
         with pytest.raises(trio.BrokenResourceError, match="the disk"):
             transport.send_now([b"head", FileSlice(cast(Any, Broken()), 0, 100)])
+
+
+# Responses that wait for a change
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+async def test_a_held_response_waits_without_a_task_while_others_are_served(is_first: bool) -> None:
+    async with serving() as served:
+        peer, other = served.connect() if is_first else await served.watched(), await served.watched()
+        assert await peer.asked(1, keys="held{}") == []
+        with steps_of(CONNECTION) as steps:
+            assert await other.asked(2) == [2]
+            (held,) = served.dispatcher.held
+            held.end()
+            assert await peer.answers() == [(1, "held1")]
+            assert await peer.asked(3, 4) == [3, 4]
+        assert (steps.count, held.has_left) == (0, True)
+
+
+async def test_the_next_request_ends_the_wait_and_answers_keep_their_order() -> None:
+    async with serving() as served:
+        peer = await served.watched()
+        for number in range(0, 9, 3):
+            peer.send(number, keys="held{}")
+            assert await peer.answers() == []
+            assert await peer.asked(number + 1, number + 2) == [number, number + 1, number + 2]
+        assert [held.has_left for held in served.dispatcher.held] == [True] * 3
+
+
+@pytest.mark.parametrize("is_run", [True, False])
+async def test_a_response_is_not_held_if_more_is_there_or_would_not_be_noticed(is_run: bool) -> None:
+    async with serving(is_run=is_run) as served:
+        peer = served.connect()
+        numbers = [1, 2, 3] if is_run else [1]
+        peer.socket.sendall(b"".join(request(number, f"held{number}" if number < 3 else "g") for number in numbers))
+        assert [number for number, _ in await peer.answers()] == numbers
+        assert all(held.send is None for held in served.dispatcher.held)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_after_a_change_the_new_response_is_sent(waits: bool) -> None:
+    async with serving() as served:
+        peer = await served.watched()
+        peer.send(1, keys="held{}")
+        assert await peer.answers() == []
+        changed = FindCoordinatorResponse(host="pass" if waits else "new")
+        served.dispatcher.held[0].end(served.dispatcher._waited(peer.connection, "pass", changed) if waits else changed)
+        assert await peer.answers() == [(1, changed.host)]
+        assert await peer.asked(2) == [2]
+
+
+@pytest.mark.parametrize("is_ours", [False, True])
+async def test_the_end_of_a_connection_ends_the_wait(is_ours: bool) -> None:
+    async with serving() as served:
+        peer = await served.watched()
+        peer.send(1, keys="held{}")
+        assert await peer.answers() == []
+        if is_ours:
+            peer.connection.close()
+        else:
+            peer.socket.close()
+        await peer.end()
+        assert served.dispatcher.held[0].has_left
+
+
+async def test_an_end_that_comes_with_the_next_request_sends_one_answer() -> None:
+    async with serving() as served:
+        peer = await served.watched()
+        peer.send(1, keys="held{}")
+        assert await peer.answers() == []
+        peer.send(2)
+        served.dispatcher.held[0].end()
+        assert await peer.answers() == [(1, "held1"), (2, "g2")]

@@ -18,6 +18,7 @@ from ottla.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequestGroup,
     DescribeShareGroupOffsetsRequestTopic,
 )
+from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.server.handlers import share_sessions
 from ottla.server.sharing.acknowledging import ACCEPT, GAP, REJECT, RELEASE, RENEW
 from support.broker.admin import delete_records
@@ -98,6 +99,17 @@ def test_locks_expire_in_time_and_renewals_extend_them(shared: Shared) -> None:
     assert other.got(max_wait_ms=5_000) == [(1, 1, 2)]
     assert member.said({0: [(0, 0, [ACCEPT])]}) == {0: 0}
     assert member.said({0: [(1, 1, [ACCEPT])]}) == {0: ErrorCode.INVALID_RECORD_STATE}
+
+
+def test_the_next_request_ends_a_wait_for_records(shared: Shared) -> None:
+    member = shared.member()
+    member.fetch(0, max_wait_ms=0)
+    for _ in range(3):
+        member.client.send(member.request(max_wait_ms=600_000), 2)
+        member.client.send(MetadataRequest(topics=()), 12)
+        assert member.client.receive().error_code == 0
+        member.epoch += 1
+        assert isinstance(member.client.receive(), MetadataResponse)
 
 
 def test_a_closed_connection_releases_its_members_records(shared: Shared) -> None:

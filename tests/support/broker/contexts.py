@@ -22,6 +22,7 @@ class Staying:
     peer = "127.0.0.1:1"
     principal: Principal = ANONYMOUS
     logging_in: LoggingIn | None = None
+    heartbeat_s: float | None = None
     farewell: Callable[[], object] | None = None
 
     @property
@@ -30,6 +31,9 @@ class Staying:
 
     def check_peer(self) -> None:
         pass
+
+    def on_more(self, call: Callable[[], object] | None) -> None:
+        """Do nothing: this client sends no further request."""
 
     def mute(self, until: Callable[[], Awaitable[None]]) -> None:
         """Do nothing: this client sends no further request."""

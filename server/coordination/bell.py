@@ -1,0 +1,24 @@
+"""A bell, which rings when its owner changes."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Listener(Protocol):
+    """Hashable, by identity."""
+
+    def ring(self) -> None:
+        """Note the change. Called at most once."""
+
+
+class Bell(dict[Listener, None]):
+    """Listeners to the next change of one thing, in the order in which they came."""
+
+    def ring(self) -> None:
+        """Notify all listeners, and forget them."""
+        if self:
+            listeners = list(self)
+            self.clear()
+            for listener in listeners:
+                listener.ring()
