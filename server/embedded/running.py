@@ -191,6 +191,15 @@ class Running:
         return self._last_run.supervisor.admin_address
 
     @property
+    def schema_registry(self) -> str | None:
+        """URL of the schema registry, or None without one. Also available in a forked process.
+
+        RuntimeError: The broker is not running.
+        """
+        address = self._last_run.supervisor.registry_address
+        return None if address is None else f"http://{address}"
+
+    @property
     def tls(self) -> Tls:
         """Client settings for TLS. RuntimeError: the broker was created without `tls=True`."""
         if self._options.tls is None:
