@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import ottla
+from ottla.server.client.kafka import Kafka
 from support.broker.registry_calls import RegistryCalls, path_of, record_schema
 
 A1 = record_schema("x int")
@@ -89,7 +90,8 @@ def test_a_topic_of_confluents_registry_is_read_and_continued(broker: ottla.Brok
 def test_records_are_plain_records_of_a_compacted_topic(broker: ottla.Broker) -> None:
     registry = RegistryCalls.of(broker)
     registry.register("s", A1)
-    (policy,) = [each for each in broker.configs("topic", "_schemas") if each.name == "cleanup.policy"]
+    with Kafka(broker.bootstrap) as kafka:
+        (policy,) = [each for each in kafka.configs("topic", "_schemas") if each.name == "cleanup.policy"]
     assert policy.value == "compact"
     (record,) = broker.records("_schemas")
     assert json.loads(record.value or b"") == {"subject": "s", "version": 1, "id": 1, "schema": A1, "deleted": False}
