@@ -15,7 +15,7 @@ SHOWN = 100
 
 
 class Routable(Protocol):
-    """What routing, and the connection of a request, must know of a call; see `Call`."""
+    """Facts about a call that routing, and the connection of a request, need; see `Call`."""
 
     @property
     def method(self) -> str: ...

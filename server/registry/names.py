@@ -36,7 +36,7 @@ def bare_name(subject: str) -> str:
 
 
 def qualified(subject: str, context: str) -> str:
-    """Return the one form of a name; `context` is that of a name without one."""
+    """Return the normal form of a name; `context` is that of a name without one."""
     if subject.startswith(":.:"):
         return subject[3:]
     if subject.startswith(":.") and ":" in subject[2:]:
@@ -45,7 +45,7 @@ def qualified(subject: str, context: str) -> str:
 
 
 def normalized(subject: str, context: str = DEFAULT_CONTEXT) -> str:
-    """Return the one form of a name that a client sent.
+    """Return the normal form of a name that a client sent.
 
     Raises:
         RegistryError: 42208: it is empty, too long, or contains control characters.

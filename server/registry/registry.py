@@ -117,7 +117,7 @@ class Registry:
         return found
 
     async def _find(self, state: State, subject: str, new: NewSchema, *, deleted: bool) -> Version | Content:
-        """Return the newest version of a subject that has this schema; without one the schema, as it is to be stored."""
+        """Return the newest version of a subject that has this schema; without one the schema, in the form that is stored."""
         sent = _resolved(state, subject, new.content)
         normalize = new.normalize or state.config(subject).get("normalize") is True
 
@@ -369,7 +369,7 @@ def _resolved(state: State, subject: str, content: Content) -> Content:
 
 
 def _new_version(state: State, subject: str, content: Content, new: NewSchema) -> Version:
-    """Return the version that is to be written. RegistryError: the id or the number that the client wants is not free."""
+    """Return the version for the next record. RegistryError: the id or the number that the client wants is not free."""
     versions = state.subjects.get(subject, {})
     next_version = max(versions, default=0) + 1
     version = next_version if new.version is None else new.version

@@ -32,7 +32,7 @@ log = logging.getLogger("ottla.registry")
 
 SCHEMAS_TOPIC = "_schemas"
 REPLICAS_MAX = 3
-"""Replicas of a new topic, if there are so many nodes; as in Confluent's registry."""
+"""Maximum number of replicas of a new topic, as in Confluent's registry; at most the number of nodes."""
 READ_BYTES = 1 << 20
 UNPACKED_BYTES_MAX = 64 << 20
 """Maximum unpacked bytes of one batch that a client wrote."""

@@ -97,7 +97,7 @@ def test_records_are_plain_records_of_a_compacted_topic(broker: ottla.Broker) ->
     assert json.loads(record.value or b"") == {"subject": "s", "version": 1, "id": 1, "schema": A1, "deleted": False}
 
 
-def test_what_another_client_writes_is_in_the_next_answer(broker: ottla.Broker) -> None:
+def test_the_next_answer_contains_records_of_another_client(broker: ottla.Broker) -> None:
     registry = RegistryCalls.of(broker)
     registry.register("s", A1)
     for number in range(2, 5):
