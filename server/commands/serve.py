@@ -339,7 +339,14 @@ def _registry(options: argparse.Namespace) -> HttpListener | None:
         return None
     from ..http.registry_listener import RegistryHttp
 
-    return RegistryHttp(options.schema_registry, _admin_token(options.admin_token_file))
+    found = RegistryHttp(options.schema_registry, _admin_token(options.admin_token_file))
+    if getattr(options, "registry_may_fail", False):
+        try:
+            found.reserve()
+        except OSError as error:
+            log.warning("no schema registry: %s", error)
+            return None
+    return found
 
 
 def _admin_token(path: str | None) -> str | None:

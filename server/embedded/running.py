@@ -29,7 +29,8 @@ Arguments = TypeVarTuple("Arguments")
 Parameters = ParamSpec("Parameters")
 
 _ELSEWHERE = (
-    "the broker runs in the parent process; after a fork only broker.bootstrap and broker.admin are available."
+    "the broker runs in the parent process; after a fork only broker.bootstrap, broker.admin and"
+    " broker.schema_registry are available."
     " Use them with a client, or start the broker after the fork"
 )
 _HOW_TO_START = "use `with ottla.Broker() as broker:`, or call start()"

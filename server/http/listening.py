@@ -82,6 +82,10 @@ class HttpListener:
         """Whether clients need a token."""
         return self._access.has_token
 
+    def reserve(self) -> None:
+        """Keep the address for a later `bind`. OSError as for `bind`."""
+        self._listener.reserve()
+
     def bind(self) -> None:
         """Start to listen. OSError that names the address if it cannot be bound."""
         self._listener.bind(BACKLOG)
