@@ -1,7 +1,8 @@
 """The rules of schemas: which texts are schemas, which are the same, which new one is compatible with older ones.
 
 Pure functions, for a worker thread. `values` (what the kinds have in common), then the kinds, imported when the first
-schema of that kind is parsed: `avro`, `avro_texts`, `avro_resolution`.
+schema of that kind is parsed: `avro`, `avro_texts`, `avro_resolution`;
+`json_schema`, `json_schema_changes`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from .values import MAX_STEPS, InvalidSchema, Schema, SchemaTooLarge, check_boun
 
 __all__ = ["KINDS", "LEVELS", "InvalidSchema", "Schema", "find_incompatibilities", "parse_schema"]
 
-_MODULES = {"AVRO": ("avro_texts", "avro_resolution")}
+_MODULES = {"AVRO": ("avro_texts", "avro_resolution"), "JSON": ("json_schema", "json_schema_changes")}
 """Kind -> the module with `parse`, and the one with `find_differences`."""
 KINDS = ("AVRO", "JSON", "PROTOBUF")
 LEVELS = (

@@ -43,7 +43,7 @@ class Type:
     """A type. References to a named type are the same object as its definition."""
 
     kind: str
-    """One of `PRIMITIVES` or `NAMED`, or array, map, union."""
+    """A name in `PRIMITIVES` or `NAMED`, or array, map, union."""
     name: str = ""
     """With namespace, of named types only."""
     doc: str | None = None
@@ -52,11 +52,11 @@ class Type:
     fields: list[Field] = field(default_factory=list)
     symbols: list[str] = field(default_factory=list)
     default: str | None = None
-    """Of an enum."""
+    """The symbol that an enum's reader uses for unknown ones."""
     size: int = 0
-    """Of a fixed, in bytes."""
+    """The length of a fixed, in bytes."""
     branches: list[Type] = field(default_factory=list)
-    """Of a union; of an array or a map the one type of its items or values."""
+    """The types of a union; the one type of the items of an array or the values of a map."""
     props: dict[str, Any] = field(default_factory=dict)
     """Attributes that the specification does not define, and those of logical types."""
 
@@ -67,7 +67,7 @@ class Type:
 
 @dataclass(frozen=True, slots=True)
 class AvroSchema:
-    """What a text says."""
+    """The content of a text."""
 
     root: Type
     names: Mapping[str, Type]

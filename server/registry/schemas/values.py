@@ -1,4 +1,4 @@
-"""What the three kinds of schemas have in common: the parsed schema, its bounds, JSON texts, walks without deep recursion."""
+"""Basics of all kinds of schemas: the parsed schema, its bounds, JSON texts, walks without deep recursion."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SchemaTooLarge(Exception):
 
 
 DIFFERENCE_STEPS = 20
-"""What a difference costs of a budget: its message takes memory."""
+"""Cost of a difference: its message takes memory."""
 
 
 class Budget:
@@ -55,15 +55,15 @@ class Schema:
 
     kind: str
     text: str
-    """As a client sent it."""
+    """The text that a client sent."""
     canonical: str
-    """As the registry stores it: without differences of layout."""
+    """The text that the registry stores, without differences of layout."""
     normalized: str
     """Like `canonical`, without differences of order that have no meaning."""
     references: Mapping[str, Schema] = field(repr=False)
     """Directly referenced schemas by the name in the reference."""
     parsed: Any = field(repr=False)
-    """Of the kind's own module."""
+    """A value of the kind's own module."""
 
 
 def encoded(text: str) -> bytes:

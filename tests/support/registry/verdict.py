@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ottla.server.registry.schemas import Schema, find_incompatibilities, parse_schema
 
 BACKWARD, FORWARD, FULL, NONE = "backward", "forward", "full", "none"
-"""What a change is: the newer schema reads old data, the older one reads new data, both, neither."""
+"""Kinds of change: the newer schema reads old data, the older one reads new data, both, neither."""
 
 LEVELS_OF = {
     BACKWARD: {"BACKWARD", "BACKWARD_TRANSITIVE"},
