@@ -48,7 +48,7 @@ def normalized(subject: str, context: str = DEFAULT_CONTEXT) -> str:
     """Return the normal form of a name that a client sent.
 
     Raises:
-        RegistryError: 42208: it is empty, too long, or contains control characters.
+        RegistryError: 42208: it is empty or too long, or contains control characters.
     """
     if not subject or len(subject) > SUBJECT_CHARACTERS_MAX or not subject.isprintable():
         raise invalid_subject(subject)

@@ -70,7 +70,10 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ottla.Broker]:
         "log.retention.check.interval.ms": 3_600_000,
         "log.dirs": ",".join(paths),
     }
-    with pytest.MonkeyPatch.context() as patch, ottla.Broker(nodes=2, admin=0, schema_registry=True, overrides=quiet) as broker:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        ottla.Broker(nodes=2, admin=0, schema_registry=True, overrides=quiet) as broker,
+    ):
         patch.setenv("OTTLA_ADMIN", str(broker.admin))
         patch.setenv("OTTLA_BOOTSTRAP", broker.bootstrap)
         patch.setenv("NO_COLOR", "1")
