@@ -48,7 +48,11 @@ class RouteTable(Generic[C]):
     def __init__(self, calls: Sequence[C]) -> None:
         self.calls = calls
         # Literal segments come before variable ones.
-        self._rows = sorted(((call.path.split("/"), call) for call in calls), key=_most_literal)
+        rows = sorted(((call.path.split("/"), call) for call in calls), key=_most_literal)
+        self._rows: dict[int, list[tuple[list[str], C]]] = {}
+        """Templates and calls by the number of segments."""
+        for row in rows:
+            self._rows.setdefault(len(row[0]), []).append(row)
 
     def route(self, method: str, target: str) -> Route[C]:
         """Return the call for `method` and `target` (path and query); HEAD means GET.
@@ -59,7 +63,9 @@ class RouteTable(Generic[C]):
         path, query = split(target)
         segments = path.split("/")
         there = [
-            (call, found) for template, call in self._rows if (found := _match_fields(template, segments)) is not None
+            (call, found)
+            for template, call in self._rows.get(len(segments), ())
+            if (found := _match_fields(template, segments)) is not None
         ]
         wanted = "GET" if method == "HEAD" else method
         for call, found in there:
@@ -104,9 +110,7 @@ def split(target: str) -> tuple[str, str]:
 
 
 def _match_fields(template: list[str], segments: list[str]) -> list[tuple[str, str]] | None:
-    """Return the fields in `segments`; None if the path does not match."""
-    if len(template) != len(segments):
-        return None
+    """Return the fields in `segments`; None if the path does not match a template of the same length."""
     found = []
     for wanted, segment in zip(template, segments, strict=True):
         if wanted.startswith("{"):

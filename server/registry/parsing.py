@@ -51,6 +51,10 @@ class Parser:
 
         return await in_worker(in_thread, work)
 
+    def kept(self, context: str, content: Content) -> Schema | None:
+        """Return a new schema without references that was parsed a short time ago, on any thread."""
+        return None if content.references else self._kept.get((context, content.guid, True))
+
     def _parse(
         self,
         context: str,

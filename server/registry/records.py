@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -102,7 +101,9 @@ def content_of(
     digest = hashlib.md5(text.encode("utf-8", "surrogatepass"), usedforsecurity=False)
     for part in (*references, *(each for each in (kind if kind != AVRO else None, metadata, rule_set) if each)):
         digest.update(b"\0" + json.dumps(part, sort_keys=True).encode())
-    return Content(kind, text, references, metadata, rule_set, str(uuid.UUID(bytes=digest.digest())))
+    hexadecimal = digest.hexdigest()
+    parts = (hexadecimal[low:high] for low, high in ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32)))
+    return Content(kind, text, references, metadata, rule_set, "-".join(parts))
 
 
 def _bytes(value: Json) -> bytes:

@@ -41,6 +41,8 @@ LATEST = -1
 """The newest version that is not deleted."""
 COMPARED_MAX = 1_000
 """Maximum number of older versions that a new one is compared with."""
+AT_ONCE_CHARACTERS = 16 << 10
+"""Maximum size of a known schema whose digest is computed on Trio's thread: well below a millisecond."""
 FOREIGN_MAX = 10
 """Number of a subject's newest versions that are parsed to find an equal schema, which another registry may have stored in another
 layout."""
@@ -122,9 +124,16 @@ class Registry:
         normalize = new.normalize or state.config(subject).get("normalize") is True
 
         def stored(parse: Parse) -> Content:
-            return content_of(sent.kind, _text(parse(sent), normalize), sent.references, sent.metadata, sent.rule_set)
+            text = _text(parse(sent), normalize)
+            if text == sent.text:
+                return sent
+            return content_of(sent.kind, text, sent.references, sent.metadata, sent.rule_set)
 
-        content = await self._parsed(state, context_of(subject), [sent], stored)
+        kept = self.parser.kept(context_of(subject), sent) if len(sent.text) <= AT_ONCE_CHARACTERS else None
+        if kept is None:
+            content = await self._parsed(state, context_of(subject), [sent], stored)
+        else:
+            content = stored(lambda _: kept)
         context = state.contexts.get(context_of(subject))
         known_id = None if context is None else context.ids.get(content.guid)
         versions = [
@@ -353,6 +362,8 @@ def _property(content: Content, name: str) -> Json:
 
 def _resolved(state: State, subject: str, content: Content) -> Content:
     """Return a schema whose references name versions by number."""
+    if not content.references:
+        return content
     context = context_of(subject)
     references = []
     for each in content.references:
