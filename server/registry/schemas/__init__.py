@@ -2,7 +2,7 @@
 
 Pure functions, for a worker thread. `values` (what the kinds have in common), then the kinds, imported when the first
 schema of that kind is parsed: `avro`, `avro_texts`, `avro_resolution`;
-`json_schema`, `json_schema_changes`.
+`json_schema`, `json_schema_changes`; `proto`, `proto_known`, `proto_text`, `proto_descriptor`, `proto_print`, `proto_changes`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,13 @@ from .values import MAX_STEPS, InvalidSchema, Schema, SchemaTooLarge, check_boun
 
 __all__ = ["KINDS", "LEVELS", "InvalidSchema", "Schema", "find_incompatibilities", "parse_schema"]
 
-_MODULES = {"AVRO": ("avro_texts", "avro_resolution"), "JSON": ("json_schema", "json_schema_changes")}
+_MODULES = {
+    "AVRO": ("avro_texts", "avro_resolution"),
+    "JSON": ("json_schema", "json_schema_changes"),
+    "PROTOBUF": ("proto_print", "proto_changes"),
+}
 """Kind -> the module with `parse`, and the one with `find_differences`."""
-KINDS = ("AVRO", "JSON", "PROTOBUF")
+KINDS = tuple(_MODULES)
 LEVELS = (
     "NONE",
     "BACKWARD",
@@ -48,6 +52,8 @@ def parse_schema(kind: str, text: str, references: Mapping[str, Schema], *, is_n
         InvalidSchema: The text is not a schema, a reference is missing, or a bound is exceeded.
     """
     check_bounds(text, references)
+    if not text.strip():
+        raise InvalidSchema("schema: empty")
     try:
         schema: Schema = _module(kind, 0).parse(text, references, is_new)
     except SchemaTooLarge:

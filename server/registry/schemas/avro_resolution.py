@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .avro import Type
-from .values import DIFFERENCE_STEPS, Budget, Path, Schema, Walk, path_text, run_walk
+from .values import DIFFERENCE_STEPS, Budget, Path, Schema, Walk, cut, path_text, run_walk
 
 _PROMOTIONS = {
     "long": ("int",),
@@ -125,6 +125,7 @@ class _Comparison:
 
     def _difference(self, kind: str, path: Path, info: str) -> str:
         self.budget.spend(DIFFERENCE_STEPS)
+        info = cut(info)
         words = {"path": path_text(path) or "/", "reader": self._reader, "writer": self._writer, "info": info}
         return f"{{errorType:'{kind}', description:'{_DESCRIPTIONS[kind].format(**words)}', additionalInfo:'{info}'}}"
 

@@ -71,7 +71,7 @@ class Node:
         self.document = document
         self.raw: dict[str, Any] = raw if isinstance(raw, dict) else {}
         self.kind = ("any" if raw else "false") if isinstance(raw, bool) else kind
-        """any, false, a type (number for integer, too), enum, const, not, if, ref, or one of `COMBINATIONS`."""
+        """A name: any, false, a type (an integer is a number), enum, const, not, if, ref, or one of `COMBINATIONS`."""
         self.children: dict[str, Any] = {}
         """Keyword -> a node, or nodes by index or name. Of a `ref` the target, of a combination its parts, in "".
 

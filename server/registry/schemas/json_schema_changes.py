@@ -428,7 +428,7 @@ def _matched(rows: Sequence[Sequence[int]], budget: Budget) -> int:
 def _free_number(
     rows: Sequence[Sequence[int]], start: int, row_of: dict[int, int], came_from: dict[int, int], budget: Budget
 ) -> int | None:
-    """Search for a number that no row has, over rows that could take another number; None if there is none."""
+    """Search for a number that no row has, over rows that could take another number; None if all are taken."""
     left = [start]
     for row in left:
         budget.spend(1 + len(rows[row]))

@@ -138,7 +138,7 @@ def run_walk(walk: Walk[Result], budget: Budget) -> Result:
 Path = tuple["Path", str] | None
 """Steps from the root of a schema, the last one outside: texts of deep paths would take quadratic time and memory."""
 
-_PATH_CHARACTERS = 1_000
+_SHOWN_CHARACTERS = 1_000
 
 
 def path_text(path: Path) -> str:
@@ -147,9 +147,13 @@ def path_text(path: Path) -> str:
     while path:
         path, step = path
         steps.append(step)
-    text = "".join(reversed(steps))
-    half = _PATH_CHARACTERS // 2
-    return text if len(text) <= _PATH_CHARACTERS else f"{text[:half]}…{text[-half:]}"
+    return cut("".join(reversed(steps)))
+
+
+def cut(text: str) -> str:
+    """Return a text; of a long one the beginning and the end."""
+    half = _SHOWN_CHARACTERS // 2
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:half]}…{text[-half:]}"
 
 
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|([\[{])|([\]}])', re.DOTALL)

@@ -74,7 +74,7 @@ def test_an_invalid_schema_is_refused_with_its_reason(schema: Any, message: str)
 @each_case(
     "text, message",
     [
-        ("", "schema: invalid JSON (Expecting value"),
+        (" ", "schema: empty"),
         ("{", "schema: invalid JSON (Expecting property name"),
         ("NaN", "schema: invalid JSON (NaN is not a number of JSON)"),
         ('{"type":"int","x":1e999}', "schema: number out of range (1e999)"),

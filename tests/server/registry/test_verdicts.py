@@ -6,10 +6,10 @@ import re
 
 from ottla.server.registry.schemas import find_incompatibilities, parse_schema
 from support.noted import each_case
-from support.registry import verdicts_avro, verdicts_json
+from support.registry import verdicts_avro, verdicts_json, verdicts_protobuf
 from support.registry.verdict import FULL, LEVELS_OF, Pair, parsed, permitted
 
-TABLES = {"AVRO": verdicts_avro.PAIRS, "JSON": verdicts_json.PAIRS}
+TABLES = {"AVRO": verdicts_avro.PAIRS, "JSON": verdicts_json.PAIRS, "PROTOBUF": verdicts_protobuf.PAIRS}
 PAIRS = [(kind, pair) for kind, pairs in TABLES.items() for pair in pairs]
 IDS = [f"{kind}: {pair.reason}" for kind, pair in PAIRS]
 
