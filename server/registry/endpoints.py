@@ -192,7 +192,11 @@ async def _schemas(registry: Registry, request: Request) -> Json:
 @endpoint("GET", "/schemas/ids/{id}")
 async def _schema_by_id(registry: Registry, request: Request) -> Json:
     context, _, content, state = await _by_id(registry, request)
-    fields = {**content_fields(content), "guid": content.guid}
+    fields = {
+        **content_fields(content),
+        "schema": await _text(registry, request, context, content),
+        "guid": content.guid,
+    }
     if request.flag("fetchMaxId"):
         fields["maxId"] = state.contexts[context].last_id
     return fields
@@ -200,8 +204,8 @@ async def _schema_by_id(registry: Registry, request: Request) -> Json:
 
 @endpoint("GET", "/schemas/ids/{id}/schema")
 async def _text_by_id(registry: Registry, request: Request) -> Json:
-    _, _, content, _ = await _by_id(registry, request)
-    return Plain(content.text)
+    context, _, content, _ = await _by_id(registry, request)
+    return Plain(await _text(registry, request, context, content))
 
 
 @endpoint("GET", "/schemas/ids/{id}/subjects")
@@ -221,11 +225,12 @@ async def _versions_of_id(registry: Registry, request: Request) -> Json:
 @endpoint("GET", "/schemas/guids/{guid}")
 async def _schema_by_guid(registry: Registry, request: Request) -> Json:
     state = await registry.state()
-    for known in state.contexts.values():
+    for context, known in list(state.contexts.items()):
         schema_id = known.ids.get(request.path["guid"].lower())
         if schema_id is not None:
             content = known.contents[schema_id]
-            return {**content_fields(content), "guid": content.guid}
+            text = await _text(registry, request, context, content)
+            return {**content_fields(content), "schema": text, "guid": content.guid}
     raise errors.schema_not_found(request.path["guid"][:100])
 
 
@@ -244,6 +249,13 @@ async def _by_id(registry: Registry, request: Request) -> tuple[str, int, Conten
         if content is not None:
             return context, schema_id, content, state
     raise errors.schema_not_found(text[:100])
+
+
+async def _text(registry: Registry, request: Request, context: str, content: Content) -> str:
+    """Return a schema's text in the format that the query names; other formats than `serialized` are ignored."""
+    if request.query.get("format") == "serialized":
+        return await registry.serialized(await registry.state(), context, content)
+    return content.text
 
 
 # Subjects
@@ -284,7 +296,7 @@ def _subjects_with_prefix(state: State, request: Request) -> list[str]:
 @endpoint("POST", "/subjects/{subject}")
 async def _look_up(registry: Registry, request: Request) -> Json:
     found = await registry.look_up(request.subject, request.new_schema(), deleted=request.flag("deleted"))
-    return _version_fields(found)
+    return await _shown(registry, request, found)
 
 
 @endpoint("DELETE", "/subjects/{subject}")
@@ -300,7 +312,7 @@ async def _with_metadata(registry: Registry, request: Request) -> Json:
     for each in reversed(state.subjects.get(subject, {}).values()):
         properties = each.content.metadata.get("properties") if isinstance(each.content.metadata, dict) else None
         if isinstance(properties, dict) and wanted.items() <= properties.items() and request.deleted(each):
-            return _version_fields(each)
+            return await _shown(registry, request, each)
     if not state.has_subject(subject, deleted=True):
         raise errors.subject_not_found(subject)
     raise errors.schema_not_found()
@@ -318,12 +330,13 @@ async def _versions(registry: Registry, request: Request) -> Json:
 @endpoint("POST", "/subjects/{subject}/versions")
 async def _register(registry: Registry, request: Request) -> Json:
     made = await registry.register(request.subject, request.new_schema())
-    return {"id": made.id, "version": made.version, "guid": made.content.guid, **content_fields(made.content)}
+    # Without the schema: clients keep what is returned as the text that they registered, e.g. a serialized descriptor.
+    return {"id": made.id, "version": made.version, "guid": made.content.guid}
 
 
 @endpoint("GET", "/subjects/{subject}/versions/{version}")
 async def _version(registry: Registry, request: Request) -> Json:
-    return _version_fields(await _wanted(registry, request))
+    return await _shown(registry, request, await _wanted(registry, request))
 
 
 @endpoint("GET", "/subjects/{subject}/versions/{version}/schema")
@@ -346,6 +359,10 @@ async def _delete_version(registry: Registry, request: Request) -> Json:
 
 async def _wanted(registry: Registry, request: Request) -> Version:
     return version_of(await registry.state(), request.subject, request.version, deleted=request.flag("deleted"))
+
+
+async def _shown(registry: Registry, request: Request, found: Version) -> Json:
+    return _version_fields(found) | {"schema": await _text(registry, request, context_of(found.subject), found.content)}
 
 
 def _version_fields(found: Version) -> dict[str, Json]:

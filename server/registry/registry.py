@@ -165,6 +165,18 @@ class Registry:
         except InvalidSchema as error:
             raise errors.invalid_schema(str(error)) from None
 
+    async def serialized(self, state: State, context: str, content: Content) -> str:
+        """Return a Protobuf schema as a serialized descriptor in base64; the text of any other schema."""
+        if content.kind != "PROTOBUF":
+            return content.text
+
+        def serialize(parse: Parse) -> str:
+            from .schemas.proto_descriptor import serialized  # Most schemas are not Protobuf.
+
+            return serialized(parse(content))
+
+        return await self._parsed(state, context, [content], serialize)
+
     # Compatibility
 
     async def incompatibilities(self, subject: str, new: NewSchema, version: int | None) -> list[str]:
@@ -202,14 +214,20 @@ class Registry:
 
         def compare(parse: Parse) -> list[str]:
             candidate = parse(content)
-            previous: list[Schema] = []
-            for each in older:
+            for each in reversed(older):
                 try:
-                    previous.append(parse(each.content))
+                    previous = parse(each.content)
                 except InvalidSchema as error:
                     return [f"Version {each.version} of {subject} is invalid: {error}"]
-            reasons = find_incompatibilities(level, candidate, previous)
-            return [*reasons, f"{{compatibility: '{level}'}}"] if reasons else []
+                reasons = find_incompatibilities(level, candidate, [previous])
+                if reasons:
+                    return [
+                        *reasons,
+                        f"{{oldSchemaVersion: {each.version}}}",
+                        f"{{oldSchema: '{each.content.text}'}}",
+                        f"{{compatibility: '{level}'}}",
+                    ]
+            return []
 
         return await self._parsed(state, context_of(subject), [content, *(each.content for each in older)], compare)
 
