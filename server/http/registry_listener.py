@@ -75,6 +75,7 @@ class RegistryAnswering:
                 dict(query_fields(route.query)),
                 await _parsed(body),
                 broker.services.cluster.cluster_id,
+                len(body),
             )
             return await call.function(registry_of(broker), request)
 

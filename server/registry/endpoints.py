@@ -5,6 +5,7 @@ A call is a function of the registry and a request. It returns what becomes the 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -27,8 +28,11 @@ from .registry import LATEST, NewSchema, Registry, version_of
 from .schemas import KINDS
 from .state import State
 
+RULES_BYTES_MAX = 64 << 10
+"""Maximum size of the metadata, and of the rules, of a schema."""
 PAGE_MAX = 1_000
 """Maximum number of schemas in one response, as in Confluent's registry."""
+AT_ONCE_BYTES = 64 << 10
 RESPONSE_CHARACTERS_MAX = 32 << 20
 FIRST_KIND = "AVRO"
 
@@ -47,6 +51,7 @@ class Request:
     query: Mapping[str, str]
     body: Mapping[str, Json]
     cluster_id: str = ""
+    body_bytes: int = 0
 
     def flag(self, name: str) -> bool:
         """Return whether a parameter of the query is `true`."""
@@ -99,8 +104,11 @@ class Request:
         if not isinstance(kind, str) or kind not in KINDS:
             raise errors.invalid_schema(f"schemaType: invalid ({kind!r:.100}, expected one of {', '.join(KINDS)})")
         for name in ("metadata", "ruleSet"):
-            if not isinstance(self.body.get(name), dict | None):
+            each = self.body.get(name)
+            if not isinstance(each, dict | None):
                 raise errors.malformed(f"{name}: expected an object")
+            if self.body_bytes > RULES_BYTES_MAX and (size_bytes := len(json.dumps(each))) > RULES_BYTES_MAX:
+                raise errors.malformed(f"{name}: too large ({size_bytes} bytes, limit {RULES_BYTES_MAX})")
         try:
             references = references_of(self.body.get("references"))
         except UnreadableRecordError as error:
@@ -211,15 +219,25 @@ async def _text_by_id(registry: Registry, request: Request) -> Json:
 @endpoint("GET", "/schemas/ids/{id}/subjects")
 async def _subjects_of_id(registry: Registry, request: Request) -> Json:
     context, schema_id, _, state = await _by_id(registry, request)
-    found = [each.subject for each in state.places(context, schema_id) if request.deleted(each)]
-    return request.page(list(dict.fromkeys(found)))
+    is_shown = request.deleted
+
+    def listed(state: State) -> Json:
+        found = [each.subject for each in state.places(context, schema_id) if is_shown(each)]
+        return request.page(list(dict.fromkeys(found)))
+
+    return await in_worker(listed, state)
 
 
 @endpoint("GET", "/schemas/ids/{id}/versions")
 async def _versions_of_id(registry: Registry, request: Request) -> Json:
     context, schema_id, _, state = await _by_id(registry, request)
-    found = [each for each in state.places(context, schema_id) if request.deleted(each)]
-    return request.page([{"subject": each.subject, "version": each.version} for each in found])
+    is_shown = request.deleted
+
+    def listed(state: State) -> Json:
+        found = [each for each in state.places(context, schema_id) if is_shown(each)]
+        return request.page([{"subject": each.subject, "version": each.version} for each in found])
+
+    return await in_worker(listed, state)
 
 
 @endpoint("GET", "/schemas/guids/{guid}")
@@ -232,6 +250,12 @@ async def _schema_by_guid(registry: Registry, request: Request) -> Json:
             text = await _text(registry, request, context, content)
             return {**content_fields(content), "schema": text, "guid": content.guid}
     raise errors.schema_not_found(request.path["guid"][:100])
+
+
+@endpoint("GET", "/schemas/guids/{guid}/ids")
+async def _ids_of_guid(registry: Registry, request: Request) -> Json:
+    state, guid = await registry.state(), request.path["guid"].lower()
+    return [{"context": name, "id": each.ids[guid]} for name, each in list(state.contexts.items()) if guid in each.ids]
 
 
 async def _by_id(registry: Registry, request: Request) -> tuple[str, int, Content, State]:
@@ -258,13 +282,19 @@ async def _text(registry: Registry, request: Request, context: str, content: Con
     return content.text
 
 
+async def _new_schema(request: Request) -> NewSchema:
+    """Return the schema in the body: digests of large bodies are computed in a worker thread."""
+    return request.new_schema() if request.body_bytes <= AT_ONCE_BYTES else await in_worker(Request.new_schema, request)
+
+
 # Subjects
 
 
 @endpoint("GET", "/contexts")
 async def _contexts(registry: Registry, request: Request) -> Json:
-    state = await registry.state()
-    return request.page(sorted({DEFAULT_CONTEXT, *state.contexts}))
+    return await in_worker(
+        lambda state: request.page(sorted({DEFAULT_CONTEXT, *list(state.contexts)})), await registry.state()
+    )
 
 
 @endpoint("GET", "/subjects")
@@ -295,7 +325,7 @@ def _subjects_with_prefix(state: State, request: Request) -> list[str]:
 
 @endpoint("POST", "/subjects/{subject}")
 async def _look_up(registry: Registry, request: Request) -> Json:
-    found = await registry.look_up(request.subject, request.new_schema(), deleted=request.flag("deleted"))
+    found = await registry.look_up(request.subject, await _new_schema(request), deleted=request.flag("deleted"))
     return await _shown(registry, request, found)
 
 
@@ -324,12 +354,14 @@ async def _versions(registry: Registry, request: Request) -> Json:
     if not state.has_subject(subject, deleted=request.flag("deleted") or request.flag("deletedOnly")):
         raise errors.subject_not_found(subject)
     is_shown = request.deleted
-    return request.page([each.version for each in state.subjects[subject].values() if is_shown(each)])
+    return await in_worker(
+        lambda state: request.page([each.version for each in _versions_in(state, subject) if is_shown(each)]), state
+    )
 
 
 @endpoint("POST", "/subjects/{subject}/versions")
 async def _register(registry: Registry, request: Request) -> Json:
-    made = await registry.register(request.subject, request.new_schema())
+    made = await registry.register(request.subject, await _new_schema(request))
     # Without the schema: clients keep what is returned as the text that they registered, e.g. a serialized descriptor.
     return {"id": made.id, "version": made.version, "guid": made.content.guid}
 
@@ -348,8 +380,13 @@ async def _text_of_version(registry: Registry, request: Request) -> Json:
 async def _referenced_by(registry: Registry, request: Request) -> Json:
     state = await registry.state()
     found = version_of(state, request.subject, request.version, deleted=True)
-    referrers = (state.subjects[subject][number] for subject, number in state.referrers.get(found.place, {}))
-    return request.page(sorted({each.id for each in referrers if request.deleted(each)}))
+    is_shown = request.deleted
+
+    def listed(state: State) -> Json:
+        referrers = state.at(list(state.referrers.get(found.place, ())))
+        return request.page(sorted({each.id for each in referrers if is_shown(each)}))
+
+    return await in_worker(listed, state)
 
 
 @endpoint("DELETE", "/subjects/{subject}/versions/{version}")
@@ -390,7 +427,7 @@ async def _compatible_with_version(registry: Registry, request: Request) -> Json
 
 
 async def _verdict(registry: Registry, request: Request, version: int | None) -> Json:
-    reasons = await registry.incompatibilities(request.subject, request.new_schema(), version)
+    reasons = await registry.incompatibilities(request.subject, await _new_schema(request), version)
     return {"is_compatible": not reasons, **({"messages": reasons} if request.flag("verbose") else {})}
 
 

@@ -9,12 +9,10 @@ from typing import TypeVar
 from ..runtime.threads import in_worker
 from .errors import invalid_schema
 from .names import qualified
-from .records import Content, Reference
+from .records import REFERENCES_MAX, Content, Reference
 from .schemas import InvalidSchema, Schema, parse_schema
 from .state import Place, State
 
-REFERENCES_MAX = 1_000
-"""Maximum number of schemas that one schema reaches."""
 REFERENCE_DEPTH_MAX = 50
 KEPT_MAX, KEPT_CHARACTERS_MAX = 256, 2 << 20
 """Limits of the parsed schemas that are kept."""

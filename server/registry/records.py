@@ -23,6 +23,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 AVRO = "AVRO"
 INT32_MAX = 2**31 - 1
+REFERENCES_MAX = 1_000
+"""Maximum number of schemas that one schema reaches."""
 
 Json: TypeAlias = Any
 Pair: TypeAlias = tuple[bytes, bytes | None]
@@ -199,6 +201,8 @@ def references_of(found: Json) -> tuple[Reference, ...]:
     """Parse references. UnreadableRecordError: they are malformed."""
     if found is None:
         return ()
+    if isinstance(found, list) and len(found) > REFERENCES_MAX:
+        raise UnreadableRecordError(f"references: too many ({len(found)}, limit {REFERENCES_MAX})")
     if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
         raise UnreadableRecordError("references: expected an array of objects")
     parsed = []

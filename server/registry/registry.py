@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 import trio
 
 from ..broker.broker import Broker
+from ..runtime.time_slices import TimeSlice
 from . import errors
 from .errors import RegistryError
 from .names import bare_name, context_of, normalized
@@ -101,7 +102,7 @@ class Registry:
                 each for each in state.subjects.get(subject, {}).values() if each.is_deleted and each.id == made.id
             ]
             await self.topic.append(
-                [
+                lambda: [
                     schema_record(made),
                     *(schema_tombstone(*each.place) for each in replaced if each.version != made.version),
                 ]
@@ -246,12 +247,15 @@ class Registry:
             if live and permanent:
                 raise errors.subject_not_soft_deleted(subject)
             gone = list(state.subjects[subject].values()) if permanent else live
-            for each in gone:
+            async for each in TimeSlice().each(gone):
                 _check_not_referenced(state, each, deleted=permanent)
-            if permanent:
-                records = [schema_tombstone(*each.place) for each in gone]
-            else:
-                records = [delete_subject_record(subject, live[-1].version), *_settings_removed(state, subject)]
+            settings = _settings_removed(state, subject)
+
+            def records() -> list[Pair]:
+                if permanent:
+                    return [schema_tombstone(*each.place) for each in gone]
+                return [delete_subject_record(subject, live[-1].version), *settings]
+
             await self.topic.append(records)
             return [each.version for each in gone]
 
@@ -266,12 +270,13 @@ class Registry:
             if permanent and not found.is_deleted:
                 raise errors.version_not_soft_deleted(subject, found.version)
             _check_not_referenced(state, found, deleted=permanent)
-            if permanent:
-                records = [schema_tombstone(*found.place)]
-            else:
-                records = [schema_record(replace(found, is_deleted=True))]
-                if len(state.live(subject)) == 1:
-                    records += _settings_removed(state, subject)
+            settings = _settings_removed(state, subject) if len(state.live(subject)) == 1 else []
+
+            def records() -> list[Pair]:
+                if permanent:
+                    return [schema_tombstone(*found.place)]
+                return [schema_record(replace(found, is_deleted=True)), *settings]
+
             await self.topic.append(records)
             return found.version
 
@@ -297,7 +302,7 @@ class Registry:
                 for name, value in {**state.configs.get(subject, {}), **options}.items()
                 if value is not None
             }
-            await self.topic.append([config_record(subject, merged)])
+            await self.topic.append(lambda: [config_record(subject, merged)])
             return merged
 
     async def delete_config(self, subject: str | None) -> Mapping[str, Json]:
@@ -311,7 +316,7 @@ class Registry:
                 if subject is not None:
                     raise errors.subject_not_found(subject)
                 return state.config(None)
-            await self.topic.append([config_record(subject, None)])
+            await self.topic.append(lambda: [config_record(subject, None)])
             return found
 
     async def set_mode(self, subject: str | None, mode: object, *, force: bool) -> str:
@@ -329,7 +334,7 @@ class Registry:
                 if not force and any(not each.is_deleted for each in state.versions(subject)):
                     raise errors.not_permitted("Cannot import since found existing subjects")
                 records.insert(0, clear_subject_record(subject))
-            await self.topic.append(records)
+            await self.topic.append(lambda: records)
             return mode
 
     async def delete_mode(self, subject: str | None) -> str:
@@ -341,7 +346,7 @@ class Registry:
                 if subject is not None:
                     raise errors.subject_not_found(subject)
                 return state.mode(None)
-            await self.topic.append([mode_record(subject, None)])
+            await self.topic.append(lambda: [mode_record(subject, None)])
             return found
 
 

@@ -181,8 +181,12 @@ class State:
     def places(self, context: str, schema_id: int) -> list[Version]:
         """Return the versions that have this id in this context."""
         found = self.contexts.get(context)
-        places = () if found is None else found.places.get(schema_id, ())
-        return [self.subjects[subject][version] for subject, version in places]
+        return [] if found is None else self.at(list(found.places.get(schema_id, ())))
+
+    def at(self, places: list[Place]) -> list[Version]:
+        """Return these versions; those that are gone are left out, for worker threads while the state changes."""
+        found = (self.subjects.get(subject, {}).get(version) for subject, version in places)
+        return [each for each in found if each is not None]
 
     def scopes(self, subject: str | None) -> list[str | None]:
         """Return the names of the settings that apply to a subject, the strongest first."""

@@ -7,7 +7,7 @@ writes, and those of any Kafka client. A restart, a reset or a new topic gives a
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 
 import trio
@@ -59,8 +59,11 @@ class SchemasTopic:
                 await self._catch_up()
         return self._state
 
-    async def append(self, pairs: Sequence[Pair]) -> None:
+    async def append(self, make: Callable[[], Sequence[Pair]]) -> None:
         """Write records as one batch, with `acks=all`, and create the topic if it does not exist. The state then contains them.
+
+        Args:
+            make: Function that returns the records, for a worker thread.
 
         Raises:
             RegistryError: 42209: they are too large for the topic; 50001: they cannot be written.
@@ -73,7 +76,7 @@ class SchemasTopic:
                 raise store_failed(f"{SCHEMAS_TOPIC}-0 has no leader")
             now_ms = self._services.clock.now_ms()
             batch = await in_worker(
-                lambda made: build_batch([(at, now_ms, *pair, ()) for at, pair in enumerate(made)]), pairs
+                lambda make: build_batch([(at, now_ms, *pair, ()) for at, pair in enumerate(make())]), make
             )
             appends = self._services.appends
             appends.check_insync(found)

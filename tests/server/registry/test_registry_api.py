@@ -307,6 +307,7 @@ def test_a_guid_finds_a_schema(registry: RegistryCalls) -> None:
     registry.register("s", A1)
     guid = registry.get("/subjects/s/versions/1")["guid"]
     assert registry.get(f"/schemas/guids/{guid}") == {"schema": A1, "guid": guid}
+    assert registry.get(f"/schemas/guids/{guid.upper()}/ids") == [{"context": ".", "id": 1}]
 
 
 @each_case(
