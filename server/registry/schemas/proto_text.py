@@ -10,11 +10,12 @@ from .values import InvalidSchema, shown
 
 MAX_NESTING = 64
 """Levels of messages in messages, or of values of options. `protoc` permits 32."""
-MAX_TOKENS = 250_000
+MAX_TOKENS = 100_000
+"""Names, numbers, strings and signs of a text: about twenty thousand fields."""
 
 _TOKEN = re.compile(
     r"""\s+ | //[^\n]* | /\*.*?\*/
-    | (?P<string> "(?:[^"\\\n]|\\.)*" | '(?:[^'\\\n]|\\.)*' )
+    | (?P<string> "(?:[^"\\\n]|\\.)*+" | '(?:[^'\\\n]|\\.)*+' )
     | (?P<number> 0[xX][0-9a-fA-F]+ | (?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)? )
     | (?P<name> [A-Za-z_][A-Za-z0-9_]* )
     | (?P<sign> [{}()\[\]<>=;:,.+/-] )""",
