@@ -1,0 +1,226 @@
+"""Basics of all kinds of schemas: the parsed schema, its bounds, JSON texts, walks without deep recursion."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, NoReturn, TypeVar
+
+MAX_TEXT_BYTES = 1 << 20
+"""A record of `_schemas` has at most 1 MB by default, in Apache Kafka as here."""
+MAX_DEPTH = 200
+"""Levels of brackets in a schema's text."""
+MAX_NAME_CHARACTERS = 1_000
+"""Characters of a name with its namespace or package, or of a URI: a name may be part of those of all inside."""
+MAX_ELEMENTS = 60_000
+"""Commas and brackets in a text of JSON, those in strings as well: about twenty thousand fields.
+
+More would take Python's collector, which stops all threads, more than 20 ms.
+"""
+MAX_REFERENCES = 1_000
+"""Schemas that one schema reaches by references, however indirectly."""
+MAX_REACHED_BYTES = 4 * MAX_TEXT_BYTES
+"""Texts of a schema and of all that it reaches."""
+MAX_STEPS = 250_000
+"""Types, fields and pairs of these that one walk looks at: about a second of one core."""
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+"""Shared by all parts of schemas that have no attributes: most have none."""
+_READ_AT_ONCE_BYTES = 32 * 1024
+
+
+class InvalidSchema(ValueError):
+    """The text is not a schema of its kind, or exceeds a bound. The message is for the error 42201."""
+
+
+class SchemaTooLarge(Exception):
+    """A walk exceeds `MAX_STEPS`."""
+
+
+DIFFERENCE_STEPS = 20
+"""Cost of a difference: its message takes memory."""
+
+
+class Budget:
+    """Steps that are left to one check of schemas, whose work may be a power of their size."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, steps: int = MAX_STEPS) -> None:
+        self._left = steps
+
+    def spend(self, steps: int) -> None:
+        """Count steps; `SchemaTooLarge` if none is left."""
+        self._left -= steps
+        if self._left < 0:
+            raise SchemaTooLarge
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Schema:
+    """A parsed schema. Two schemas are the same if kind, `canonical` and references are equal."""
+
+    kind: str
+    text: str
+    """The text that a client sent."""
+    canonical: str
+    """The text that the registry stores, without differences of layout."""
+    normalized: str
+    """Like `canonical`, without differences of order that have no meaning."""
+    references: Mapping[str, Schema] = field(repr=False)
+    """Directly referenced schemas by the name in the reference."""
+    parsed: Any = field(repr=False)
+    """A value of the kind's own module."""
+
+
+def encoded(text: str) -> bytes:
+    """Return a text in UTF-8; `InvalidSchema` if it has half of a surrogate pair."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidSchema(f"schema: invalid Unicode ({error.reason} at character {error.start})") from None
+
+
+def check_size(text: str) -> int:
+    """Return how many bytes a text has; `InvalidSchema` if these are too many."""
+    size_bytes = len(encoded(text))
+    if size_bytes > MAX_TEXT_BYTES:
+        raise InvalidSchema(f"schema: too large ({size_bytes} bytes, limit {MAX_TEXT_BYTES})")
+    return size_bytes
+
+
+def check_bounds(text: str, references: Mapping[str, Schema]) -> None:
+    """Raise `InvalidSchema` if a schema or all that it reaches is too large."""
+    size_bytes = check_size(text)
+    for count, (_, each) in enumerate(reached(references), 1):
+        size_bytes += len(each.text)
+        if count > MAX_REFERENCES or size_bytes > MAX_REACHED_BYTES:
+            raise InvalidSchema(
+                f"references: too many ({count} schemas of {size_bytes} bytes reached, "
+                f"limit {MAX_REFERENCES} schemas of {MAX_REACHED_BYTES} bytes)"
+            )
+
+
+def reached(references: Mapping[str, Schema]) -> Iterator[tuple[str, Schema]]:
+    """Yield each schema that is reached by references, those first that others need.
+
+    Of several schemas with one name the first counts, as in Confluent's registry.
+    """
+    seen: set[str] = set()
+    stack = [iter(references.items())]
+    path: list[tuple[str, Schema]] = []
+    while stack:
+        for name, schema in stack[-1]:
+            if name not in seen:
+                seen.add(name)
+                path.append((name, schema))
+                stack.append(iter(schema.references.items()))
+                break
+        else:
+            stack.pop()
+            if path:
+                yield path.pop()
+
+
+Result = TypeVar("Result")
+Walk = Generator["Walk[Any]", Any, Result]
+"""A function on a tree or graph: it yields calls of itself, and is sent their results."""
+
+
+def run_walk(walk: Walk[Result], budget: Budget) -> Result:
+    """Return the result of a walk, however deep it goes: Python allows about a thousand nested calls.
+
+    Raises:
+        SchemaTooLarge: The budget is spent: each call costs one step, and more if the walk says so.
+    """
+    stack: list[Walk[Any]] = [walk]
+    found: Any = None
+    while stack:
+        try:
+            call = stack[-1].send(found)
+        except StopIteration as end:
+            stack.pop()
+            found = end.value
+        else:
+            budget.spend(1)
+            stack.append(call)
+            found = None
+    return found  # type: ignore[no-any-return]
+
+
+Path = tuple["Path", str] | None
+"""Steps from the root of a schema, the last one outside: texts of deep paths would take quadratic time and memory."""
+
+_SHOWN_CHARACTERS = 1_000
+
+
+def path_text(path: Path) -> str:
+    """Return the steps of a path, joined; of a long path the beginning and the end."""
+    steps = []
+    while path:
+        path, step = path
+        steps.append(step)
+    return cut("".join(reversed(steps)))
+
+
+def cut(text: str) -> str:
+    """Return a text; of a long one the beginning and the end."""
+    half = _SHOWN_CHARACTERS // 2
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:half]}…{text[-half:]}"
+
+
+_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"|([\[{])|([\]}])', re.DOTALL)
+
+
+def check_depth(text: str) -> None:
+    """Raise `InvalidSchema` if brackets outside strings are nested too deeply, or if there are too many elements."""
+    brackets = text.count("{") + text.count("[")
+    if brackets <= MAX_DEPTH and len(text) <= MAX_ELEMENTS:
+        return
+    elements = brackets + text.count(",")
+    if elements > MAX_ELEMENTS:
+        raise InvalidSchema(f"schema: too many commas and brackets ({elements}, limit {MAX_ELEMENTS})")
+    depth = 0
+    for match in _BRACKETS.finditer(text):
+        depth += (match[1] is not None) - (match[2] is not None)
+        if depth > MAX_DEPTH:
+            raise InvalidSchema(f"schema: nested too deeply (limit {MAX_DEPTH} levels)")
+
+
+def _no_number(name: str) -> NoReturn:
+    raise InvalidSchema(f"schema: invalid JSON ({name} is not a number of JSON)")
+
+
+def _float(digits: str) -> float:
+    found = float(digits)
+    if found in (float("inf"), float("-inf")):
+        raise InvalidSchema(f"schema: number out of range ({digits[:40]})")
+    return found
+
+
+def read_json(text: str) -> Any:
+    """Return the JSON value of a text; `InvalidSchema` if it is not one."""
+    check_depth(text)
+    decoder = json.JSONDecoder(parse_constant=_no_number, parse_float=_float)
+    if len(text) > _READ_AT_ONCE_BYTES:  # The decoder in C lets no other thread run before it ends.
+        decoder.scan_once = json.scanner.py_make_scanner(decoder)  # type: ignore[attr-defined]  # typeshed lacks it
+    try:
+        return decoder.decode(text)
+    except InvalidSchema:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise InvalidSchema(f"schema: invalid JSON ({error})") from None
+
+
+def write_json(value: Any, *, sort_keys: bool = False) -> str:
+    """Return a JSON value as a text without spaces. Unlike the encoder in C, this lets other threads run."""
+    encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=sort_keys)
+    return "".join(encoder.iterencode(value))
+
+
+def shown(value: object) -> str:
+    """Return a value of a schema for a message, in at most a hundred characters."""
+    return repr(value if not isinstance(value, str) else value[:100])[:100]
