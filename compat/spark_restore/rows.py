@@ -1,0 +1,82 @@
+"""Rows that are known by arithmetic: written as the files of a snapshot, and compared with the records of a log.
+
+Row i of partition p has the key `p`, 15 hexadecimal digits of i, a value of 16 digits of i and 84 bytes, the time 1 000 + i in
+milliseconds, and a header if i is a multiple of 16.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+FILES = 2
+"""Files of a partition."""
+ROWS_AT_ONCE = 50_000
+TAIL = b" a value of a hundred bytes.".ljust(84, b".")
+COMPARED = ("key", "value", "timestampMs", "headers")
+
+
+def write_rows(directory: Path, rows: int, partitions: int) -> None:
+    from ottla.pipeline.snapshot.snapshot import SCHEMA
+
+    directory.mkdir()
+    each = rows // partitions
+    for number in range(partitions * FILES):
+        partition, part = divmod(number, FILES)
+        first, end = part * each // FILES, (part + 1) * each // FILES
+        with pq.ParquetWriter(directory / f"part-{number:05}.parquet", SCHEMA) as writer:
+            for start in range(first, end, ROWS_AT_ONCE):
+                table = expected(partition, start, min(end, start + ROWS_AT_ONCE))
+                writer.write_table(table.select(SCHEMA.names).cast(SCHEMA))
+
+
+def expected(partition: int, first: int, end: int) -> pa.Table:
+    """Return the rows [first, end) of a partition."""
+    count = end - first
+    times = pa.array(range(1_000 + first, 1_000 + end), pa.int64())
+    header = [{"key": "h", "value": b"every 16th"}]
+    return pa.table(
+        {
+            "key": pa.array((b"%x%015x" % (partition, number) for number in range(first, end)), pa.binary()),
+            "value": pa.array((b"%016x" % number + TAIL for number in range(first, end)), pa.binary()),
+            "topic": pa.array(["rows"] * count),
+            "partition": pa.array([partition] * count, pa.int32()),
+            "offset": pa.array(range(first, end), pa.int64()),
+            "timestamp": pc.multiply(times, 1_000).cast(pa.timestamp("us", tz="UTC")),
+            "timestampMs": times,
+            "headers": pa.array(
+                (None if number % 16 else header for number in range(first, end)),
+                pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+            ),
+        }
+    )
+
+
+def tables_in(data_dir: Path, topic: str, partition: int) -> Iterator[pa.Table]:
+    """Yield the committed records of a partition in a data directory."""
+    from ottla.pipeline.snapshot.snapshot import SCHEMA
+    from ottla.pipeline.source.reading import LogReader
+    from ottla.pipeline.source.split_reader import Wanted, read_split
+    from ottla.pipeline.stores.stores import opened_store
+    from ottla.storage.disk.paths import TopicPartition
+
+    schema = pa.schema([SCHEMA.field(name) for name in COMPARED])
+    with LogReader(opened_store(str(data_dir)), committed=True).opened(TopicPartition(topic, partition)) as log:
+        for task in log.tasks(log.start_offset, log.end_offset, max_bytes=128 << 20, since_ms=None):
+            for batch in read_split(task.split, Wanted(schema, task.aborted)):
+                yield pa.Table.from_batches([batch])
+
+
+def faults_of(tables: Iterable[pa.Table], partition: int, rows: int) -> Iterator[str]:
+    """Yield the differences from the rows of a partition, of which there must be exactly these, in their order."""
+    place = 0
+    for table in tables:
+        wanted = expected(partition, place, place + table.num_rows)
+        for name in COMPARED:
+            if table[name].combine_chunks() != wanted[name].combine_chunks():
+                yield f"partition {partition}: another {name} at a row from {place} to {place + table.num_rows}"
+        place += table.num_rows
+    if place != rows:
+        yield f"partition {partition}: {place} records instead of {rows}"
