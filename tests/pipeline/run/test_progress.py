@@ -145,8 +145,10 @@ class Kept(JobProgress):
         self.counted: list[tuple[str, int, int]] = []
 
     @contextmanager
-    def watching(self, about: str, counter: Callable[[], Counter] = counted_here) -> Iterator[Watch]:
-        with super().watching(about, counter) as watch:
+    def watching(
+        self, about: str, counter: Callable[[], Counter] = counted_here, *, is_paced: bool = False
+    ) -> Iterator[Watch]:
+        with super().watching(about, counter, is_paced=is_paced) as watch:
             yield watch
             self.counted += [(f"{watch.about}: {step.name}", step.counted(), step.total) for step in watch.steps]
 

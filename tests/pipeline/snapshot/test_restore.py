@@ -252,7 +252,7 @@ def committed(servers: str, partition: int, topic: str = "copy") -> list[tuple[b
     consumer = confluent_kafka.Consumer(options)
     try:
         consumer.assign([confluent_kafka.TopicPartition(topic, partition, 0)])
-        found = []
+        found: list[tuple[bytes, bytes | None, int]] = []
         while True:
             message = consumer.poll(PATIENCE_S)
             assert message is not None, f"no record within {PATIENCE_S} s"
