@@ -13,6 +13,7 @@ for other modules.
     pass_over      Fetch                   headers of batches        -> position of the first batch that is sought
     find_record    ListOffsets             one batch                 -> its first record from a timestamp and an offset on
     RecordWalk     both, in pieces         one compressed batch      -> the same as `check_records` and `find_record`
+    record_columns Spark's tasks           records of many batches   -> the place and length of each field
 
 The table contains, in slots of 16 bytes, 96 bits of a keyed hash of each key and the *ordinal* of its newest record: the
 record's number in the dirty part, so that gaps in the offsets cost nothing.
@@ -1364,6 +1365,155 @@ def check_records(
     else:
         found, p, i, top = walk(b, p, i, count, base_timestamp, earliest, latest, wants_keys, top)
     return found, p, i, top
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.boundscheck(False)  # `record_columns` has checked the bounds and sizes that it passes
+def fill_columns(
+    b: cython.const[u8][::1],
+    starts: cython.const[i64][::1],
+    ends: cython.const[i64][::1],
+    counts: cython.const[i64][::1],
+    last_deltas: cython.const[i64][::1],
+    out: i64[::1],
+    total: i64,
+) -> cython.bint:
+    batch: i64
+    row: i64 = 0
+    stop: i64
+    p: i64
+    at: i64
+    end: i64
+    record_end: i64
+    size: i64
+    delta: i64
+    number: i64
+    headers: i64
+    last: i64
+    for batch in range(len(starts)):
+        p = starts[batch]
+        end = ends[batch]
+        stop = row + counts[batch]
+        last = -1
+        while row < stop:
+            size, at = varint(b, p, end)
+            if at < 0 or size < 1 or size > end - at:
+                return False
+            record_end = at + size
+            delta, at = varlong(b, at + 1, record_end)
+            if at < 0:
+                return False
+            number, at = varint(b, at, record_end)
+            if at < 0 or number <= last or number > last_deltas[batch]:
+                return False
+            out[row] = delta
+            out[total + row] = last = number
+            size, at = varint(b, at, record_end)
+            if at < 0 or size > record_end - at:
+                return False
+            out[2 * total + row] = at
+            out[3 * total + row] = size
+            size, at = varint(b, at + size if size > 0 else at, record_end)
+            if at < 0 or size > record_end - at:
+                return False
+            out[4 * total + row] = at
+            out[5 * total + row] = size
+            if size > 0:
+                at += size
+            if after_headers(b, at, record_end) != record_end:
+                return False
+            headers, at = varint(b, at, record_end)
+            out[6 * total + row] = at
+            out[7 * total + row] = headers
+            p = record_end
+            row += 1
+        if p != end:
+            return False
+    return True
+
+
+def record_columns(
+    b: cython.const[u8][::1],
+    starts: cython.const[i64][::1],
+    ends: cython.const[i64][::1],
+    counts: cython.const[i64][::1],
+    last_deltas: cython.const[i64][::1],
+    out: i64[::1],
+):
+    batch: i64
+    total: i64 = 0
+    found: cython.bint
+    if not len(starts) == len(ends) == len(counts) == len(last_deltas):
+        raise IndexError("arrays of different lengths")
+    for batch in range(len(starts)):
+        if starts[batch] < 0 or ends[batch] < starts[batch] or ends[batch] > len(b):
+            raise IndexError("a batch outside the buffer")
+        if counts[batch] < 0 or counts[batch] > (ends[batch] - starts[batch]) // RECORD_MIN:
+            return False
+        total += counts[batch]
+    if len(out) != 8 * total:
+        raise IndexError("the output has another size")
+    with cython.nogil:
+        found = fill_columns(b, starts, ends, counts, last_deltas, out, total)
+    return found
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.boundscheck(False)  # `header_columns` has checked the sizes; varint looks at nothing beyond `end`
+def fill_headers(
+    b: cython.const[u8][::1],
+    places: cython.const[i64][::1],
+    counts: cython.const[i64][::1],
+    out: i64[::1],
+    total: i64,
+) -> cython.bint:
+    record: i64
+    row: i64 = 0
+    stop: i64
+    at: i64
+    size: i64
+    end: i64 = len(b)
+    for record in range(len(places)):
+        at = places[record]
+        stop = row + counts[record]
+        while row < stop:
+            size, at = varint(b, at, end)
+            if at < 0 or size < 0 or size > end - at:
+                return False
+            out[row] = at
+            out[total + row] = size
+            size, at = varint(b, at + size, end)
+            if at < 0 or size > end - at:
+                return False
+            out[2 * total + row] = at
+            out[3 * total + row] = size
+            if size > 0:
+                at += size
+            row += 1
+    return True
+
+
+def header_columns(
+    b: cython.const[u8][::1], places: cython.const[i64][::1], counts: cython.const[i64][::1], out: i64[::1]
+):
+    record: i64
+    total: i64 = 0
+    found: cython.bint
+    if len(places) != len(counts):
+        raise IndexError("arrays of different lengths")
+    for record in range(len(places)):
+        if places[record] < 0 or counts[record] < 0 or counts[record] > len(b):
+            raise IndexError("no headers begin here")
+        total += counts[record]
+    if len(out) != 4 * total:
+        raise IndexError("the output has another size")
+    with cython.nogil:
+        found = fill_headers(b, places, counts, out, total)
+    return found
 
 
 # Position of a `RecordWalk` in a record.
