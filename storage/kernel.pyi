@@ -243,6 +243,14 @@ def header_columns(b: BytesLike, places: memoryview, counts: memoryview, out: me
         Whether all headers can be.
     """
 
+def digests(b: BytesLike, places: memoryview, sizes: memoryview, salt: bytes, out: memoryview) -> None:
+    """Compute BLAKE2b-128 of many byte strings in `b`, with a salt of at most 16 bytes: the values of `hashlib`. Frees the GIL.
+
+    Args:
+        places, sizes: Signed 64-bit words.
+        out: Two unsigned 64-bit words for each, little-endian.
+    """
+
 class RecordWalk:
     """`check_records` and `find_record`, of a block that comes in pieces: none is kept, and a record may lie in many."""
 
