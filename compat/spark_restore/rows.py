@@ -7,14 +7,19 @@ milliseconds, and a header if i is a multiple of 16.
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 FILES = 2
 """Files of a partition."""
 ROWS_AT_ONCE = 50_000
 TAIL = b" a value of a hundred bytes.".ljust(84, b".")
+_DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
+_SHIFTS = np.arange(60, -4, -4, dtype=np.uint64)
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 COMPARED = ("key", "value", "timestampMs", "headers")
 
 
@@ -35,22 +40,35 @@ def write_rows(directory: Path, rows: int, partitions: int) -> None:
 def expected(partition: int, first: int, end: int) -> pa.Table:
     """Return the rows [first, end) of a partition."""
     count = end - first
-    times = pa.array(range(1_000 + first, 1_000 + end), pa.int64())
-    header = [{"key": "h", "value": b"every 16th"}]
+    numbers = np.arange(first, end, dtype=np.uint64)
+    digits = _DIGITS[(numbers[:, None] >> _SHIFTS) & np.uint64(15)]
+    values = np.concatenate((digits, np.broadcast_to(np.frombuffer(TAIL, np.uint8), (count, len(TAIL)))), axis=1)
+    keys = digits.copy()
+    keys[:, 0] = _DIGITS[partition]
+    times = pa.array((1_000 + numbers).astype(np.int64))
+    has_header = numbers % np.uint64(16) == 0
+    edges = np.concatenate(([0], np.cumsum(has_header))).astype(np.int32)
+    header = pa.array([{"key": "h", "value": b"every 16th"}] * int(edges[-1]), _HEADERS.value_type)
     return pa.table(
         {
-            "key": pa.array((b"%x%015x" % (partition, number) for number in range(first, end)), pa.binary()),
-            "value": pa.array((b"%016x" % number + TAIL for number in range(first, end)), pa.binary()),
+            "key": _binary(keys),
+            "value": _binary(values),
             "topic": pa.array(["rows"] * count),
-            "partition": pa.array([partition] * count, pa.int32()),
-            "offset": pa.array(range(first, end), pa.int64()),
+            "partition": pa.array(np.full(count, partition, np.int32)),
+            "offset": pa.array(numbers.astype(np.int64)),
             "timestamp": pc.multiply(times, 1_000).cast(pa.timestamp("us", tz="UTC")),
             "timestampMs": times,
-            "headers": pa.array(
-                (None if number % 16 else header for number in range(first, end)),
-                pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
-            ),
+            "headers": pa.ListArray.from_arrays(edges, header, type=_HEADERS, mask=pa.array(~has_header)),
         }
+    )
+
+
+def _binary(rows: NDArray[np.uint8]) -> pa.Array:
+    """Return each row's bytes."""
+    count, width = rows.shape
+    edges = np.arange(0, (count + 1) * width, width, dtype=np.int32)
+    return pa.Array.from_buffers(
+        pa.binary(), count, [None, pa.py_buffer(edges), pa.py_buffer(np.ascontiguousarray(rows))]
     )
 
 
