@@ -28,8 +28,6 @@ TRANSACTION_ROWS, TRANSACTION_BYTES = 200_000, 64 << 20
 _QUEUE_KBYTES = 64 << 10
 """Limit of the records that wait in the producer."""
 _POLL_EVERY_ROWS = 1_000
-_OF_ANY_CLIENT = ("security", "sasl", "ssl", "client", "socket", "broker", "reconnect", "retry")
-"""Prefixes of a producer's options that other clients also have."""
 
 SILENT = logging.getLogger("ottla.librdkafka")
 """librdkafka logs every attempt, many times a second: one line at the end is enough."""
@@ -55,11 +53,6 @@ class Target(NamedTuple):
     group: str
     """Consumer group of the restore, and the beginning of its transactional ids."""
 
-    def client_options(self) -> dict[str, Any]:
-        """Return the options that a consumer and an admin client have."""
-        known = {name: value for name, value in self.options.items() if name.partition(".")[0] in _OF_ANY_CLIENT}
-        return {**known, "bootstrap.servers": self.bootstrap_servers}
-
     def producer(self, transactional_id: str | None) -> Producer:
         """Open a producer. Raises UsageError for options that librdkafka does not accept."""
         limits = {"queue.buffering.max.kbytes": _QUEUE_KBYTES, "queue.buffering.max.messages": 500_000, "linger.ms": 20}
@@ -73,10 +66,19 @@ class Target(NamedTuple):
         except client.KafkaException as error:
             raise UsageError(f"--producer-config: {error.args[0].str()}") from error
 
-    def places(self) -> Consumer:
-        """Open the consumer that reads and commits places."""
-        options = {"group.id": self.group, "enable.auto.commit": False}
-        return librdkafka().Consumer({**self.client_options(), **options}, logger=SILENT)
+    def other_options(self) -> dict[str, Any]:
+        """Return the options of other clients. They ignore those of a producer."""
+        return {**self.options, "bootstrap.servers": self.bootstrap_servers}
+
+    def places(self, *, waits: bool) -> Consumer:
+        """Open the consumer that reads and commits places.
+
+        Args:
+            waits: Wait for the end of a transaction that may change a place. One whose producer was killed ends at its timeout.
+        """
+        level = "read_committed" if waits else "read_uncommitted"
+        own = {"group.id": self.group, "enable.auto.commit": False, "isolation.level": level}
+        return librdkafka().Consumer({**self.other_options(), **own}, logger=SILENT)
 
 
 @contextmanager
@@ -124,7 +126,7 @@ def write_partition(
     """
     name = f"{target.topic}-{part.partition}"
     producer = target.producer(f"{target.group}-{part.partition}")
-    consumer = target.places()
+    consumer = target.places(waits=True)
     try:
         with refusals(name):
             producer.init_transactions(TIMEOUT_S)

@@ -80,8 +80,8 @@ def restore(
     Args:
         producer_config: Options of librdkafka. Its brokers and its transactional id are ignored.
         creates: Create the topic if it does not exist: compacted, with as many partitions as the snapshot.
-        resumes: Continue where an earlier call for the same snapshot and topic ended; its group of places is kept by the Kafka
-            for `offsets.retention.minutes`.
+        resumes: Continue where an earlier call for the same snapshot and topic ended. The Kafka keeps its group of places for
+            `offsets.retention.minutes`, and forgets it with the topic.
         processes: Number of processes, each of which writes a partition at a time; 1 is the caller's own. More
             import the caller's main module again, which needs the usual guard.
         fs_options: Options of the store, if the snapshot has an address.
@@ -105,7 +105,7 @@ def restore(
             f"{topic}: expected partition {max(numbers)}, which the snapshot has, found {partition_count} partitions"
         )
     places = [0] * len(parts)
-    with closing(target.places()) as consumer:
+    with closing(target.places(waits=False)) as consumer:
         if resumes and parts:
             places = committed_rows(target, consumer, numbers)
         elif parts:
@@ -145,7 +145,7 @@ def _partition_count(target: Target, creates_with: int | None) -> int:
             raise UsageError(NO_TOPIC.format(topic))
         from confluent_kafka.admin import AdminClient, NewTopic
 
-        admin = AdminClient(target.client_options(), logger=SILENT)
+        admin = AdminClient(target.other_options(), logger=SILENT)
         with refusals(f"{topic} was not created"):
             made = NewTopic(topic, creates_with, -1, config=NEW_TOPIC_CONFIGS)
             admin.create_topics([made], operation_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
