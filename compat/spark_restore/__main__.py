@@ -43,16 +43,13 @@ def body(suite: Suite, options: Options) -> None:
     with tempfile.TemporaryDirectory(prefix="compat-spark-restore-", ignore_cleanup_errors=True) as work:
         snapshot = Path(work, "snapshot")
         write_rows(snapshot, rows, PARTITIONS)
-        broker = OttlaProcess(data=Path(work, "data"), keep=options.keep)
-        with broker:
+        with OttlaProcess(data=Path(work, "data"), keep=options.keep) as broker:
             restores = Restores(suite, broker, snapshot, rows)
-            restores.through_kills()
-            restores.without_kills(os.cpu_count() or 1)
+            restores.through_kills("killed")
+            restores.without_kills("whole", os.cpu_count() or 1)
             if not options.quick:
-                compare_by_verify(suite, broker, restores.topics)
-                restores.without_kills(1)
-        for topic in restores.topics:
-            judge_records(suite, Path(work, "data"), topic, rows)
+                compare_by_verify(suite, broker, "whole", "killed")
+                restores.without_kills("by-one", 1)
 
 
 class Restores:
@@ -60,17 +57,15 @@ class Restores:
 
     def __init__(self, suite: Suite, broker: OttlaProcess, snapshot: Path, rows: int) -> None:
         self.suite, self.broker, self.snapshot, self.rows = suite, broker, snapshot, rows
-        self.topics: list[str] = []
 
     def started(self, topic: str, *more: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "ottla.pipeline.cli", "restore", str(self.snapshot), "--topic", topic]
         command += ["--bootstrap", self.broker.bootstrap, "--create", "--json", "--quiet", *more]
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
-    def through_kills(self) -> None:
-        """Restore into one topic while processes are killed, and continue each time."""
-        suite, topic = self.suite, "killed"
-        self.topics.append(topic)
+    def through_kills(self, topic: str) -> None:
+        """Restore into a topic while processes are killed, and continue each time."""
+        suite = self.suite
         two = ("--resume", "--processes", "2")
 
         process = self.started(topic, *two)
@@ -112,16 +107,25 @@ class Restores:
         suite.equal(
             "and another one nothing", {"topic": topic, "records": 0, "partitions": PARTITIONS}, json.loads(output)
         )
+        self.judge(topic)
 
-    def without_kills(self, processes: int) -> None:
-        topic = f"by-{processes}"
-        self.topics.append(topic)
+    def without_kills(self, topic: str, processes: int) -> None:
         began_s = time.monotonic()
         output, errors = self.started(topic, "--processes", str(processes)).communicate(timeout=PATIENCE_S)
         seconds = time.monotonic() - began_s
         found = json.loads(output) if output else {"records": errors}
         self.suite.equal(f"{processes} processes write all records", self.rows, found["records"])
         self.suite.note(f"{processes} processes: {seconds:.1f} s, {self.rows / seconds:,.0f} records a second")
+        self.judge(topic)
+
+    def judge(self, topic: str) -> None:
+        """Compare the committed records of each partition with the rows, in their order."""
+        from .rows import faults_of, tables_in
+
+        faults = list[str]()
+        for partition in range(PARTITIONS):
+            faults += faults_of(tables_in(self.broker.data, topic, partition), partition, self.rows // PARTITIONS)
+        self.suite.equal(f"{topic}: each partition has its rows once, in their order", [], faults[:3])
 
     def wait_for(self, process: subprocess.Popen[str], topic: str, share: float) -> None:
         """Wait until the topic's log has this share of the rows, committed or not."""
@@ -144,7 +148,7 @@ class Restores:
                     stored = sum(consumer.get_watermark_offsets(place, timeout=10)[1] for place in places)
 
 
-def compare_by_verify(suite: Suite, broker: OttlaProcess, topics: list[str]) -> None:
+def compare_by_verify(suite: Suite, broker: OttlaProcess, first: str, second: str) -> None:
     from ..apache_kafka.spark.seen import ottla_spark
     from ..spark_connector.jars import connector_jars
     from ..spark_connector.session import spark_session
@@ -156,20 +160,9 @@ def compare_by_verify(suite: Suite, broker: OttlaProcess, topics: list[str]) -> 
         suite.skip(what, str(missing))
         return
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as work, spark_session(jars, Path(work)):
-        first, second, *_ = topics
         asked = ("--topic", first, "--against-topic", second, "--headers")
         ran = ottla_spark("verify", "--bootstrap", broker.bootstrap, *asked)
     suite.check(what, ran.exit_code == 0 and ran.result["passed"], ran)
-
-
-def judge_records(suite: Suite, data_dir: Path, topic: str, rows: int) -> None:
-    """Compare the committed records of each partition with the rows, in their order."""
-    from .rows import faults_of, tables_in
-
-    faults = list[str]()
-    for partition in range(PARTITIONS):
-        faults += faults_of(tables_in(data_dir, topic, partition), partition, rows // PARTITIONS)
-    suite.equal(f"{topic}: each partition has its rows once, in their order", [], faults[:3])
 
 
 if __name__ == "__main__":

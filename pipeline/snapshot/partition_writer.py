@@ -21,10 +21,10 @@ from .stored_rows import StoredPart
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Producer
 
-TIMEOUT_S = 120.0
+TIMEOUT_S = 300.0
 """Timeout of sent records and of a transaction, in seconds; longer than a broker's restart."""
 ABORT_TIMEOUT_S = 10.0
-TRANSACTION_ROWS, TRANSACTION_BYTES = 200_000, 64 << 20
+TRANSACTION_ROWS, TRANSACTION_BYTES = 100_000, 64 << 20
 _QUEUE_KBYTES = 64 << 10
 """Limit of the records that wait in the producer."""
 _POLL_EVERY_ROWS = 1_000
@@ -149,7 +149,7 @@ class _Writer:
         self._partition = partition
         self._producer = producer
         self._consumer = consumer
-        self._error: object = None
+        self._error = ""
         """Error of the first record that was not stored."""
 
     def write(self, batches: Iterable[tuple[int, pa.RecordBatch]], written: Callable[[int], object]) -> int:
@@ -205,17 +205,20 @@ class _Writer:
         """Commit the transaction with the place after its rows."""
         places = [self._client.TopicPartition(self._target.topic, self._partition, place)]
         try:
+            # First all records: `send_offsets_to_transaction` of librdkafka 2.16 does not return if one fails in between.
+            self._producer.flush(TIMEOUT_S)
+            self._check()
             self._producer.send_offsets_to_transaction(places, self._consumer.consumer_group_metadata(), TIMEOUT_S)
             self._producer.commit_transaction(TIMEOUT_S)
         except self._client.KafkaException:
             self._check()
             raise
 
-    def _delivered(self, error: object, _message: object) -> None:
-        self._error = self._error or error
+    def _delivered(self, error: Any, _message: object) -> None:
+        self._error = self._error or error.str()
 
     def _check(self) -> None:
-        if self._error is not None:
+        if self._error:
             raise PipelineError(f"{self._target.topic}-{self._partition}: {self._error}")
         if not self._goes_on():
             raise PipelineError(f"{self._target.topic}-{self._partition}: stopped")

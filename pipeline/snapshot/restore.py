@@ -15,6 +15,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -49,6 +50,7 @@ NEW_TOPIC_CONFIGS = {"cleanup.policy": "compact"}
 NEEDED, USED = ("key", "value", "partition", "offset", "timestamp"), ("timestampMs", "headers")
 """Columns that a snapshot must have, and those that are also read if they exist."""
 LOOK_EVERY_S = 0.5
+STUCK_S = 2 * TIMEOUT_S
 STOP_S = 15.0
 """Time after which a process ends that does not stop by itself."""
 
@@ -203,10 +205,15 @@ def _each_in_processes(target: Target, left: Left, processes: int, count: Callab
         # The largest first: the last one to end is then a short one.
         order = sorted(range(len(left)), key=lambda number: left[number][1] - left[number][0].row_count)
         pending: set[Future[int]] = {pool.submit(_work, number, left[number][0]) for number in order}
+        moved_s = time.monotonic()
         while pending:
             done, pending = wait(pending, LOOK_EVERY_S, FIRST_COMPLETED)
             now = sum(places)
             count(now - counted)
+            if done or now != counted:
+                moved_s = time.monotonic()
+            elif time.monotonic() - moved_s > STUCK_S:
+                raise PipelineError(f"{target.topic}: no record was stored within {STUCK_S:.0f} s; --resume continues")
             counted = now
             yield from (each.result() for each in done)
     except BrokenProcessPool as error:
