@@ -217,7 +217,9 @@ def _snapshot(commands: Commands) -> None:
 
 
 def _restore(commands: Commands) -> None:
-    parser = commands.add_parser("restore", help="write a snapshot to a topic, through a standard producer")
+    parser = commands.add_parser(
+        "restore", help="write a snapshot to a topic, through a standard producer, in several processes"
+    )
     parser.add_argument("snapshot", metavar="DIR", help="snapshot written by `snapshot`")
     parser.add_argument("--topic", required=True)
     parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT[,…]")
@@ -227,11 +229,20 @@ def _restore(commands: Commands) -> None:
         help="create the topic if missing, compacted and with the snapshot's partitions",
     )
     parser.add_argument(
+        "--resume", dest="resumes", action="store_true",
+        help="continue a restore of the same snapshot that was interrupted: no record is written twice",
+    )  # fmt: skip
+    parser.add_argument(
+        "--processes", type=number(1), default=os.cpu_count() or 1, metavar="N",
+        help="number of processes, each of which writes a partition at a time (default: the number of processors)",
+    )  # fmt: skip
+    parser.add_argument(
         "--producer-config", action="append", type=client_option, default=[], metavar="NAME=VALUE|@FILE",
-        help=f"producer option; repeatable; {OF_A_FILE}",
+        help=f"producer option of librdkafka; repeatable; {OF_A_FILE}",
     )  # fmt: skip
     _fs_option(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("--quiet", action="store_true", help="do not print progress")
 
 
 def _apply(commands: Commands) -> None:

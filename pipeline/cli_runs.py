@@ -146,14 +146,19 @@ def _restore(options: argparse.Namespace) -> int:
     from .snapshot.restore import restore
     from .wire.cluster import client_options
 
-    done = restore(
-        options.snapshot,
-        options.topic,
-        options.bootstrap,
-        producer_config=client_options(options.producer_config, "--producer-config", _say),
-        creates=options.create,
-        fs_options=options.fs_options,
-    )
+    _, progress = _voices(options)
+    with progress.watching(options.topic, is_paced=True) as watch:
+        done = restore(
+            options.snapshot,
+            options.topic,
+            options.bootstrap,
+            producer_config=client_options(options.producer_config, "--producer-config", _say),
+            creates=options.create,
+            resumes=options.resumes,
+            processes=options.processes,
+            fs_options=options.fs_options,
+            watch=watch,
+        )
     line = f"{done.topic}: {done.records} records written to {done.partitions} partitions"
     return _print(options, done._asdict(), [line])
 

@@ -13,6 +13,8 @@ for other modules.
     pass_over      Fetch                   headers of batches        -> position of the first batch that is sought
     find_record    ListOffsets             one batch                 -> its first record from a timestamp and an offset on
     RecordWalk     both, in pieces         one compressed batch      -> the same as `check_records` and `find_record`
+    record_columns Spark's tasks           records of many batches   -> the place and length of each field
+    digests        the same                keys                      -> 128 bits of BLAKE2b each
 
 The table contains, in slots of 16 bytes, 96 bits of a keyed hash of each key and the *ordinal* of its newest record: the
 record's number in the dirty part, so that gaps in the offsets cost nothing.
@@ -58,10 +60,25 @@ SIP0 = cython.declare(u64, 0x736F6D6570736575)
 SIP1 = cython.declare(u64, 0x646F72616E646F6D ^ 0xEE)
 SIP2 = cython.declare(u64, 0x6C7967656E657261)
 SIP3 = cython.declare(u64, 0x7465646279746573)
+BLAKE0 = cython.declare(u64, 0x6A09E667F3BCC908)
+BLAKE1 = cython.declare(u64, 0xBB67AE8584CAA73B)
+BLAKE2 = cython.declare(u64, 0x3C6EF372FE94F82B)
+BLAKE3 = cython.declare(u64, 0xA54FF53A5F1D36F1)
+BLAKE4 = cython.declare(u64, 0x510E527FADE682D1)
+BLAKE5 = cython.declare(u64, 0x9B05688C2B3E6C1F)
+BLAKE6 = cython.declare(u64, 0x1F83D9ABFB41BD6B)
+BLAKE7 = cython.declare(u64, 0x5BE0CD19137E2179)
 ODD_BITS = cython.declare(u64, 0x5555555555555555)
 ODD_PAIRS = cython.declare(u64, 0x3333333333333333)
 LOW_NIBBLES = cython.declare(u64, 0x0F0F0F0F0F0F0F0F)
 EACH_BYTE = cython.declare(u64, 0x0101010101010101)
+
+# The message words of each round of BLAKE2b: ten orders (RFC 7693, section 2.7), of which the first two come again.
+_ORDERS = (
+    "0123456789abcdef", "ea489fd61c02b753", "b8c052fdae367194", "7931dcbe265a40f8", "905724afe1bc683d",
+    "2c6a0b834d75fe19", "c51fed4a0763928b", "db7ec13950f4862a", "6fe9b308c2d714a5", "a2847615fb9e3cd0",
+)  # fmt: skip
+BLAKE_ORDER = bytes(int(each, 16) for row in (*_ORDERS, *_ORDERS[:2]) for each in row)
 
 IS_LITTLE = cython.declare(cython.bint, sys.byteorder == "little")
 
@@ -475,6 +492,123 @@ def batch_size(b: cython.const[u8][::1], pos: i64, stop: i64) -> i64:
     if big32(b, pos + LAST_DELTA) < 0 or big32(b, pos + COUNT) < 0:
         return -1
     return size if size <= stop - pos else 0
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def rotr(x: u64, n: cython.int) -> u64:
+    return x >> n | x << 64 - n
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def blake_mix(a: u64, b: u64, c: u64, d: u64, x: u64, y: u64) -> tuple[u64, u64, u64, u64]:
+    """Compute the function G of RFC 7693, section 3.1."""
+    a += b + x
+    d = rotr(d ^ a, 32)
+    c += d
+    b = rotr(b ^ c, 24)
+    a += b + y
+    d = rotr(d ^ a, 16)
+    c += d
+    b = rotr(b ^ c, 63)
+    return a, b, c, d
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.boundscheck(False)  # b[p:p + n] is inside b; `m` has 16 words, `order` 192 numbers below 16
+def blake(
+    b: cython.const[u8][::1], p: i64, n: i64, salt0: u64, salt1: u64, m: u64[::1], order: cython.const[u8][::1]
+) -> tuple[u64, u64]:
+    """Compute BLAKE2b-128 of b[p:p + n] with a salt, as RFC 7693 and `hashlib` do. Compiled code only: see `digests`."""
+    h0: u64 = BLAKE0 ^ 0x01010010  # a digest of 16 bytes, no key, no tree
+    h1: u64 = BLAKE1
+    h2: u64 = BLAKE2
+    h3: u64 = BLAKE3
+    h4: u64 = BLAKE4 ^ salt0
+    h5: u64 = BLAKE5 ^ salt1
+    h6: u64 = BLAKE6
+    h7: u64 = BLAKE7
+    taken: i64 = 0
+    left: i64
+    i: i64
+    j: i64
+    while True:
+        for i in range(16):
+            left = n - taken - 8 * i
+            m[i] = 0
+            if left >= 8:
+                m[i] = little64(b, p + taken + 8 * i)
+            elif left > 0:
+                for j in range(left):
+                    m[i] |= cython.cast(u64, b[p + taken + 8 * i + j]) << 8 * j
+        taken = min(n, taken + 128)
+        v0: u64 = h0
+        v1: u64 = h1
+        v2: u64 = h2
+        v3: u64 = h3
+        v4: u64 = h4
+        v5: u64 = h5
+        v6: u64 = h6
+        v7: u64 = h7
+        v8: u64 = BLAKE0
+        v9: u64 = BLAKE1
+        v10: u64 = BLAKE2
+        v11: u64 = BLAKE3
+        v12: u64 = BLAKE4 ^ cython.cast(u64, taken)
+        v13: u64 = BLAKE5
+        v14: u64 = BLAKE6 ^ M64 if taken == n else BLAKE6
+        v15: u64 = BLAKE7
+        for i in range(0, 192, 16):
+            v0, v4, v8, v12 = blake_mix(v0, v4, v8, v12, m[order[i]], m[order[i + 1]])
+            v1, v5, v9, v13 = blake_mix(v1, v5, v9, v13, m[order[i + 2]], m[order[i + 3]])
+            v2, v6, v10, v14 = blake_mix(v2, v6, v10, v14, m[order[i + 4]], m[order[i + 5]])
+            v3, v7, v11, v15 = blake_mix(v3, v7, v11, v15, m[order[i + 6]], m[order[i + 7]])
+            v0, v5, v10, v15 = blake_mix(v0, v5, v10, v15, m[order[i + 8]], m[order[i + 9]])
+            v1, v6, v11, v12 = blake_mix(v1, v6, v11, v12, m[order[i + 10]], m[order[i + 11]])
+            v2, v7, v8, v13 = blake_mix(v2, v7, v8, v13, m[order[i + 12]], m[order[i + 13]])
+            v3, v4, v9, v14 = blake_mix(v3, v4, v9, v14, m[order[i + 14]], m[order[i + 15]])
+        h0 ^= v0 ^ v8
+        h1 ^= v1 ^ v9
+        h2 ^= v2 ^ v10
+        h3 ^= v3 ^ v11
+        h4 ^= v4 ^ v12
+        h5 ^= v5 ^ v13
+        h6 ^= v6 ^ v14
+        h7 ^= v7 ^ v15
+        if taken == n:
+            return h0, h1
+
+
+def digests(
+    b: cython.const[u8][::1], places: cython.const[i64][::1], sizes: cython.const[i64][::1], salt: bytes, out: u64[::1]
+):
+    row: i64
+    if len(places) != len(sizes) or len(out) != 2 * len(places):
+        raise IndexError("arrays of different lengths")
+    for row in range(len(places)):
+        if places[row] < 0 or sizes[row] < 0 or places[row] > len(b) or sizes[row] > len(b) - places[row]:
+            raise IndexError("bytes outside the buffer")
+    if not cython.compiled:
+        for row in range(len(places)):
+            found = blake2b(b[places[row] : places[row] + sizes[row]], digest_size=16, salt=salt).digest()
+            out[2 * row] = int.from_bytes(found[:8], "little")
+            out[2 * row + 1] = int.from_bytes(found[8:], "little")
+        return
+    padded = salt.ljust(16, b"\0")
+    salt0: u64 = int.from_bytes(padded[:8], "little")
+    salt1: u64 = int.from_bytes(padded[8:], "little")
+    m: u64[::1] = array("Q", bytes(128))
+    order: cython.const[u8][::1] = BLAKE_ORDER
+    with cython.nogil:
+        for row in range(len(places)):
+            out[2 * row], out[2 * row + 1] = blake(b, places[row], sizes[row], salt0, salt1, m, order)
 
 
 def fingerprint(secret: bytes, b: memoryview, p: int, size: int) -> tuple[int, int]:
@@ -1364,6 +1498,155 @@ def check_records(
     else:
         found, p, i, top = walk(b, p, i, count, base_timestamp, earliest, latest, wants_keys, top)
     return found, p, i, top
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.boundscheck(False)  # `record_columns` has checked the bounds and sizes that it passes
+def fill_columns(
+    b: cython.const[u8][::1],
+    starts: cython.const[i64][::1],
+    ends: cython.const[i64][::1],
+    counts: cython.const[i64][::1],
+    last_deltas: cython.const[i64][::1],
+    out: i64[::1],
+    total: i64,
+) -> cython.bint:
+    batch: i64
+    row: i64 = 0
+    stop: i64
+    p: i64
+    at: i64
+    end: i64
+    record_end: i64
+    size: i64
+    delta: i64
+    number: i64
+    headers: i64
+    last: i64
+    for batch in range(len(starts)):
+        p = starts[batch]
+        end = ends[batch]
+        stop = row + counts[batch]
+        last = -1
+        while row < stop:
+            size, at = varint(b, p, end)
+            if at < 0 or size < 1 or size > end - at:
+                return False
+            record_end = at + size
+            delta, at = varlong(b, at + 1, record_end)
+            if at < 0:
+                return False
+            number, at = varint(b, at, record_end)
+            if at < 0 or number <= last or number > last_deltas[batch]:
+                return False
+            out[row] = delta
+            out[total + row] = last = number
+            size, at = varint(b, at, record_end)
+            if at < 0 or size > record_end - at:
+                return False
+            out[2 * total + row] = at
+            out[3 * total + row] = size
+            size, at = varint(b, at + size if size > 0 else at, record_end)
+            if at < 0 or size > record_end - at:
+                return False
+            out[4 * total + row] = at
+            out[5 * total + row] = size
+            if size > 0:
+                at += size
+            if after_headers(b, at, record_end) != record_end:
+                return False
+            headers, at = varint(b, at, record_end)
+            out[6 * total + row] = at
+            out[7 * total + row] = headers
+            p = record_end
+            row += 1
+        if p != end:
+            return False
+    return True
+
+
+def record_columns(
+    b: cython.const[u8][::1],
+    starts: cython.const[i64][::1],
+    ends: cython.const[i64][::1],
+    counts: cython.const[i64][::1],
+    last_deltas: cython.const[i64][::1],
+    out: i64[::1],
+):
+    batch: i64
+    total: i64 = 0
+    found: cython.bint
+    if not len(starts) == len(ends) == len(counts) == len(last_deltas):
+        raise IndexError("arrays of different lengths")
+    for batch in range(len(starts)):
+        if starts[batch] < 0 or ends[batch] < starts[batch] or ends[batch] > len(b):
+            raise IndexError("a batch outside the buffer")
+        if counts[batch] < 0 or counts[batch] > (ends[batch] - starts[batch]) // RECORD_MIN:
+            return False
+        total += counts[batch]
+    if len(out) != 8 * total:
+        raise IndexError("the output has another size")
+    with cython.nogil:
+        found = fill_columns(b, starts, ends, counts, last_deltas, out, total)
+    return found
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.boundscheck(False)  # `header_columns` has checked the sizes; varint looks at nothing beyond `end`
+def fill_headers(
+    b: cython.const[u8][::1],
+    places: cython.const[i64][::1],
+    counts: cython.const[i64][::1],
+    out: i64[::1],
+    total: i64,
+) -> cython.bint:
+    record: i64
+    row: i64 = 0
+    stop: i64
+    at: i64
+    size: i64
+    end: i64 = len(b)
+    for record in range(len(places)):
+        at = places[record]
+        stop = row + counts[record]
+        while row < stop:
+            size, at = varint(b, at, end)
+            if at < 0 or size < 0 or size > end - at:
+                return False
+            out[row] = at
+            out[total + row] = size
+            size, at = varint(b, at + size, end)
+            if at < 0 or size > end - at:
+                return False
+            out[2 * total + row] = at
+            out[3 * total + row] = size
+            if size > 0:
+                at += size
+            row += 1
+    return True
+
+
+def header_columns(
+    b: cython.const[u8][::1], places: cython.const[i64][::1], counts: cython.const[i64][::1], out: i64[::1]
+):
+    record: i64
+    total: i64 = 0
+    found: cython.bint
+    if len(places) != len(counts):
+        raise IndexError("arrays of different lengths")
+    for record in range(len(places)):
+        if places[record] < 0 or counts[record] < 0 or counts[record] > len(b):
+            raise IndexError("no headers begin here")
+        total += counts[record]
+    if len(out) != 4 * total:
+        raise IndexError("the output has another size")
+    with cython.nogil:
+        found = fill_headers(b, places, counts, out, total)
+    return found
 
 
 # Position of a `RecordWalk` in a record.

@@ -216,6 +216,41 @@ def check_records(
         stands in the place of the max timestamp.
     """
 
+def record_columns(
+    b: BytesLike, starts: memoryview, ends: memoryview, counts: memoryview, last_deltas: memoryview, out: memoryview
+) -> bool:
+    """Decode the records of many batches, unpacked. Frees the GIL.
+
+    Args:
+        starts, ends: Bounds of each batch's records in `b`. These and all other arrays are of signed 64-bit words.
+        counts: Number of each batch's records.
+        last_deltas: The highest offset delta that each batch may have.
+        out: Eight columns, one after the other, of as many words as there are records: timestamp delta, offset delta, position and
+            length of the key, the same of the value, position after the number of headers, number of headers. A negative length
+            means null.
+
+    Returns:
+        Whether all records can be: none leaves its batch, each is as long as its fields, and offset deltas rise from 0 on.
+    """
+
+def header_columns(b: BytesLike, places: memoryview, counts: memoryview, out: memoryview) -> bool:
+    """Decode the headers of many records, whose places and counts `record_columns` has found. Frees the GIL.
+
+    Args:
+        out: Four columns, of as many words as there are headers: position and length of the name, the same of the value.
+
+    Returns:
+        Whether all headers can be.
+    """
+
+def digests(b: BytesLike, places: memoryview, sizes: memoryview, salt: bytes, out: memoryview) -> None:
+    """Compute BLAKE2b-128 of many byte strings in `b`, with a salt of at most 16 bytes: the values of `hashlib`. Frees the GIL.
+
+    Args:
+        places, sizes: Signed 64-bit words.
+        out: Two unsigned 64-bit words for each, little-endian.
+    """
+
 class RecordWalk:
     """`check_records` and `find_record`, of a block that comes in pieces: none is kept, and a record may lie in many."""
 

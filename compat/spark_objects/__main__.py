@@ -379,7 +379,7 @@ def _keys(data_dir: Path) -> int:
 def _stored_keys(out: str, fs: Mapping[str, str]) -> int:
     from ottla.pipeline.objects.addresses import parse_fs_options
     from ottla.pipeline.objects.object_files import ObjectFiles
-    from ottla.pipeline.snapshot.places import StoredSnapshot
+    from ottla.pipeline.snapshot.stored_rows import StoredSnapshot
 
     return sum(batch.num_rows for batch in StoredSnapshot(out, ObjectFiles(parse_fs_options(fs))).batches())
 

@@ -64,8 +64,8 @@ def _keys(data_dir: Path, topic: str, out: str, options: Sequence[str]) -> tuple
     """Return the keys of a snapshot of the directory, and of the one in the store."""
     from ottla.pipeline.objects.addresses import parse_fs_options
     from ottla.pipeline.objects.object_files import ObjectFiles
-    from ottla.pipeline.snapshot.places import StoredSnapshot
     from ottla.pipeline.snapshot.snapshot import take_snapshot
+    from ottla.pipeline.snapshot.stored_rows import StoredSnapshot
     from ottla.pipeline.stores.stores import opened_store
 
     fs = dict(each.split("=", 1) for each in options if "=" in each)

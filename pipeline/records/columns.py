@@ -1,6 +1,6 @@
 """Records of many batches at once, as columns of numbers.
 
-Once `lanes` has found where each record begins, every field is decoded for all records at once.
+The compiled kernel decodes them; where it is not compiled it is interpreted, seventy times slower.
 
 The columns hold positions and lengths of keys and values, not bytes (`arrow` gathers those). Decoding and errors are those
 of `RecordBatch.records`. In addition, offsets must rise within their batch.
@@ -18,15 +18,14 @@ from numpy.typing import NDArray
 from ...protocol.compression import MAX_DECOMPRESSED_BATCH_BYTES, decompress
 from ...protocol.errors import CorruptRecordError
 from ...protocol.records import CODEC_MASK, HEADER_BYTES, LOG_APPEND_TIME_BIT, RecordBatch
+from ...storage import kernel
 from .batch_window import BatchWindow, Bools, Damage, Int64s
-from .lanes import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, check, hop, varints
 
 GROUP_BYTES = 32 << 20
 """Size of unpacked records that are decoded together. A single batch may be larger."""
 
 _RECORD_BYTES_MIN = 7
 """Length, attributes, two deltas and three more lengths: each takes at least a byte."""
-_BLANK = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,26 +136,13 @@ def _decode_group(
     counts = headers["record_count"].astype(np.int64)
     if ((counts < 0) | (counts * _RECORD_BYTES_MIN > ends - starts)).any():
         raise CorruptRecordError("more records are announced than there is room for")
-    try:
-        body_at, record_end = hop(data, starts, ends, counts)
-        at = body_at + 1  # record attributes: none are defined
-        timestamp_delta, at = varints(data, at, VARLONG_BYTES_MAX)
-        offset_delta, at = varints(data, at, VARINT_BYTES_MAX)
-        key_length, key_at = varints(data, at, VARINT_BYTES_MAX)
-        at = key_at + np.maximum(key_length, 0)
-        check((at < record_end).all(), "a key leaves no room for a value")
-        value_length, value_at = varints(data, at, VARINT_BYTES_MAX)
-        header_counts, at = varints(data, value_at + np.maximum(value_length, 0), VARINT_BYTES_MAX)
-        record_headers, at = _record_headers(data, at, record_end, header_counts)
-        # No step goes back, so a field that left its record leaves `at` beyond the record's end.
-        check((at == record_end).all(), "a record is not as long as its fields")
-    except IndexError:
-        raise CorruptRecordError("a record leaves its batch") from None
+    total = int(counts.sum())
+    out = np.empty((8, total), np.int64)
+    bounds = (starts.data, ends.data, counts.data, headers["last_offset_delta"].astype(np.int64).data)
+    if not kernel.record_columns(data.data, *bounds, out.reshape(-1).data):
+        raise CorruptRecordError("a batch whose records cannot be read")
+    timestamp_delta, offset_delta, key_at, key_length, value_at, value_length, headers_at, header_counts = out
     batch = np.repeat(np.arange(len(counts)), counts)
-    rises = np.diff(offset_delta, prepend=-1) > 0
-    rises[np.flatnonzero(np.diff(batch, prepend=-1))] = True
-    last_offset_delta = headers["last_offset_delta"].astype(np.int64)[batch]
-    check((rises & (offset_delta >= 0) & (offset_delta <= last_offset_delta)).all(), "offsets do not rise")
     timestamp_ms = headers["base_timestamp"].astype(np.int64)[batch] + timestamp_delta
     append_time = (headers["attributes"] & LOG_APPEND_TIME_BIT != 0)[batch]
     if append_time.any():
@@ -172,33 +158,15 @@ def _decode_group(
         key_length=key_length,
         value_at=value_at,
         value_length=value_length,
-        headers=record_headers,
+        headers=_record_headers(data, headers_at, header_counts),
     )
 
 
-def _record_headers(
-    data: NDArray[np.uint8], at: Int64s, record_end: Int64s, counts: Int64s
-) -> tuple[HeaderColumns, Int64s]:
-    """Return the headers of all records, whose counts were read up to `at`, and the position after them."""
-    check(((counts >= 0) & (counts <= record_end - at)).all() or not counts.any(), "an impossible number of headers")
-    total = int(counts.sum())
-    if total == 0:
-        return HeaderColumns(counts, _BLANK, _BLANK, _BLANK, _BLANK), at
-    name_at, name_length, value_at, value_length = (np.empty(total, np.int64) for _ in range(4))
-    order = np.argsort(-counts, kind="stable")
-    rows = (np.cumsum(counts) - counts)[order]
-    steps = int(counts.max())
-    hopping = np.searchsorted(-counts[order], -np.arange(steps), side="left")
-    at = at.copy()
-    for step, lanes in enumerate(hopping.tolist()):
-        records, places = order[:lanes], rows[:lanes] + step
-        length, here = varints(data, at[records], VARINT_BYTES_MAX)
-        check((length >= 0).all(), "a record header has no name")
-        name_at[places], name_length[places] = here, length
-        length, here = varints(data, here + length, VARINT_BYTES_MAX)
-        value_at[places], value_length[places] = here, length
-        at[records] = here + np.maximum(length, 0)
-    return HeaderColumns(counts, name_at, name_length, value_at, value_length), at
+def _record_headers(data: NDArray[np.uint8], places: Int64s, counts: Int64s) -> HeaderColumns:
+    out = np.empty((4, int(counts.sum())), np.int64)
+    if not kernel.header_columns(data.data, places.data, counts.data, out.reshape(-1).data):
+        raise CorruptRecordError("a record whose headers cannot be read")
+    return HeaderColumns(counts, *out)
 
 
 def rows_of(columns: RecordColumns, chosen: Bools) -> RecordColumns:
@@ -206,17 +174,14 @@ def rows_of(columns: RecordColumns, chosen: Bools) -> RecordColumns:
     if chosen.all():
         return columns
     headers = columns.headers
-    if len(headers.name_at):
-        kept = np.repeat(chosen, headers.counts)
-        headers = HeaderColumns(
-            headers.counts[chosen],
-            headers.name_at[kept],
-            headers.name_length[kept],
-            headers.value_at[kept],
-            headers.value_length[kept],
-        )
-    else:
-        headers = HeaderColumns(headers.counts[chosen], _BLANK, _BLANK, _BLANK, _BLANK)
+    kept = np.repeat(chosen, headers.counts)
+    headers = HeaderColumns(
+        headers.counts[chosen],
+        headers.name_at[kept],
+        headers.name_length[kept],
+        headers.value_at[kept],
+        headers.value_length[kept],
+    )
     return RecordColumns(
         columns.window,
         columns.data,

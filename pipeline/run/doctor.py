@@ -72,8 +72,9 @@ def examine(confs: Mapping[str, str]) -> DoctorReport:
         here["java"] = "none"
     here["python"] += f" ({here['path']})"
     missing = {name: missing_requirements(needed, confs) for name, needed in COMMANDS.items()}
-    has_producer = any(find_spec(name) is not None for name in ("confluent_kafka", "kafka"))
-    missing["restore"] = [] if has_producer else ["a producer is missing: pip install confluent-kafka"]
+    missing["restore"] = (
+        [] if find_spec("confluent_kafka") is not None else ["a producer is missing: pip install confluent-kafka"]
+    )
     return DoctorReport(
         {name: here[name] for name in SHOWN},  # type: ignore[literal-required]
         missing,

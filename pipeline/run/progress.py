@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from ..steps import Counter, Watch, counted_here
+from ..steps import Add, Counter, Watch, counted_here
 
 Say = Callable[[str], None]
 TELL_EVERY_S = 30.0
@@ -51,9 +51,15 @@ class JobProgress:
         self._ended: threading.Event | None = None
 
     @contextmanager
-    def watching(self, about: str, counter: Callable[[], Counter] = counted_here) -> Iterator[Watch]:
-        """Watch a job during the block; its steps are counted with `counter`."""
-        watch = Watch(about, counter)
+    def watching(
+        self, about: str, counter: Callable[[], Counter] = counted_here, *, is_paced: bool = False
+    ) -> Iterator[Watch]:
+        """Watch a job during the block; its steps are counted with `counter`.
+
+        Args:
+            is_paced: Also report the rate and the time left. Only for jobs of one step.
+        """
+        watch = PacedWatch(about, counter, self._elapsed_s) if is_paced else Watch(about, counter)
         with self._lock:
             self._watches.append(watch)
             if self._tell is not None and self._ended is None:
@@ -82,8 +88,7 @@ class JobProgress:
         """Report the progress and the time since the start."""
         with self._lock:
             if self._tell is not None and (text := self.text()):
-                minutes, seconds = divmod(int(self._elapsed_s() - self._began_s), 60)
-                self._tell(f"{text} ({minutes}:{seconds:02})")
+                self._tell(f"{text} ({_minutes(self._elapsed_s() - self._began_s)})")
 
     def text(self) -> str:
         """Return the progress as text; empty while nothing is known."""
@@ -95,6 +100,32 @@ class JobProgress:
     def _run(self, ended: threading.Event) -> None:
         while not ended.wait(self._every_s):
             self.look()
+
+
+class PacedWatch(Watch):
+    """A job of one step, with the number of pieces a second and the time left: `rows written 40 of 70, 20 a second, 0:02 left`."""
+
+    def __init__(self, about: str, counter: Callable[[], Counter], elapsed_s: Callable[[], float]) -> None:
+        super().__init__(about, counter)
+        self._elapsed_s = elapsed_s
+        self._began_s = elapsed_s()
+
+    def step(self, name: str, total: int) -> Add:
+        self._began_s = self._elapsed_s()
+        return super().step(name, total)
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        seconds = self._elapsed_s() - self._began_s
+        if not text or not seconds or not (done := self.steps[-1].done()):
+            return text
+        left_s = seconds * (self.steps[-1].total - done) / done
+        return f"{text}, {done / seconds:.0f} a second, {_minutes(left_s)} left"
+
+
+def _minutes(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes}:{rest:02}"
 
 
 class Screen:

@@ -1,32 +1,58 @@
-"""Restore of a snapshot into a topic, with a stock producer: every key goes to the partition that it had.
+"""Restore of a snapshot into a topic with librdkafka: every record goes to the partition that it had.
 
-A snapshot has one record per key, so the order of writes does not matter. Records keep their timestamps and
-headers, and get new offsets. A repeat after an error writes some records twice, which compaction reduces to one.
+Each partition is written by one process, in the order of its rows, so the order in a partition is that of the snapshot. Records keep
+their timestamps and headers, and get new offsets. How much of a partition is written is stored in the Kafka itself, in the same
+transactions as the records (`partition_writer`). So a restore that was killed continues with `resumes`, from any machine that has
+the snapshot: no record is lost, none is written twice. Without it, all records are written again, which compaction reduces to
+one.
+
+Memory of a process: TRANSACTION_BYTES of waiting records, a batch of rows and its objects, and what `StoredPart` says.
 """
 
 from __future__ import annotations
 
-import logging
+import multiprocessing
 import os
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from contextlib import suppress
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, MutableSequence, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
+from multiprocessing import connection
+from multiprocessing.synchronize import Event
 from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 from ..addresses import CONNECT_TIMEOUT_S, check_that_somebody_is_there
 from ..errors import PipelineError, UsageError
 from ..objects.addresses import parse_fs_options
 from ..objects.object_files import ObjectFiles
+from ..steps import UNWATCHED, Watch
 from ..stores.reading_files import resolved
-from .places import StoredSnapshot
+from .partition_writer import (
+    SILENT,
+    TIMEOUT_S,
+    Target,
+    committed_rows,
+    forget_places,
+    librdkafka,
+    refusals,
+    write_partition,
+)
 from .snapshot_folder import REPLACED
+from .stored_rows import StoredPart, StoredSnapshot, digest
 
 NO_TOPIC = "{}: expected a topic to restore into, found none (--create makes it)"
 NEW_TOPIC_CONFIGS = {"cleanup.policy": "compact"}
-_OF_ANY_CLIENT = ("bootstrap", "security", "sasl", "ssl", "client", "socket", "api_version")
-"""Prefixes of a producer's configs that an admin client also has."""
-TIMEOUT_S = 120.0
-"""Timeout of sent records, in seconds; longer than a broker's restart."""
+NEEDED, USED = ("key", "value", "partition", "offset", "timestamp"), ("timestampMs", "headers")
+"""Columns that a snapshot must have, and those that are also read if they exist."""
+LOOK_EVERY_S = 0.5
+STUCK_S = 2 * TIMEOUT_S
+STOP_S = 15.0
+"""Time after which a process ends that does not stop by itself."""
 
 
 class RestoreResult(NamedTuple):
@@ -34,27 +60,9 @@ class RestoreResult(NamedTuple):
 
     topic: str
     records: int
+    """Records written by this call."""
     partitions: int
-
-
-class Writer(ABC):
-    """A producer. Everything that was sent is stored once `close` has returned."""
-
-    def __init__(self, producer: Any, topic: str) -> None:
-        self._producer = producer
-        self._topic = topic
-        self._error: object = None
-        """Error of the first record that was not stored."""
-
-    @abstractmethod
-    def send(self, row: Mapping[str, Any]) -> None: ...
-
-    @abstractmethod
-    def close(self) -> None:
-        """Wait for all records. Raises PipelineError if one was not stored."""
-
-    def _delivered(self, error: object, _message: object = None) -> None:
-        self._error = self._error or error
+    """Partitions of the snapshot that have records."""
 
 
 def restore(
@@ -64,38 +72,53 @@ def restore(
     *,
     producer_config: Mapping[str, str] | None = None,
     creates: bool = False,
+    resumes: bool = False,
+    processes: int = 1,
     fs_options: Mapping[str, str] | None = None,
+    watch: Watch = UNWATCHED,
 ) -> RestoreResult:
     """Write all records of a snapshot into a topic.
 
     Args:
-        producer_config: Options of librdkafka if confluent-kafka is installed, else of kafka-python. Its brokers are ignored.
-        fs_options: Options of the store, if the snapshot has an address.
+        producer_config: Options of librdkafka. Its brokers and its transactional id are ignored.
         creates: Create the topic if it does not exist: compacted, with as many partitions as the snapshot.
+        resumes: Continue where an earlier call for the same snapshot and topic ended. The Kafka keeps its group of places for
+            `offsets.retention.minutes`, and forgets it with the topic.
+        processes: Number of processes, each of which writes a partition at a time; 1 is the caller's own. More
+            import the caller's main module again, which needs the usual guard.
+        fs_options: Options of the store, if the snapshot has an address.
+        watch: Receives the progress.
 
     Raises:
-        UsageError: The snapshot does not exist, the topic has too few partitions, or no producer is installed.
-        PipelineError: The broker did not accept a record.
+        UsageError: The snapshot does not exist, the topic has too few partitions, or confluent-kafka is not installed.
+        PipelineError: The broker did not accept a record, or a process was killed.
     """
     stored = _opened(snapshot, fs_options or {})
-    needed = stored.partitions()
+    parts = stored.parts([*NEEDED, *(name for name in USED if name in stored.names)])
     check_that_somebody_is_there(bootstrap_servers)
-    known = needed if stored.manifest is None else needed | stored.manifest.partitions.keys()
-    creates_with = max(known, default=0) + 1 if creates else None
-    writer, partition_count = _writer(bootstrap_servers, topic, producer_config or {}, creates_with)
-    records = 0
-    try:
-        if needed and max(needed) >= partition_count:
-            raise UsageError(
-                f"{topic}: expected partition {max(needed)}, which the snapshot has, found {partition_count} partitions"
-            )
-        for batch in stored.batches():
-            for row in batch.to_pylist():
-                writer.send(row)
-                records += 1
-    finally:
-        writer.close()
-    return RestoreResult(topic, records, len(needed))
+    manifest = stored.manifest
+    identity = digest("" if manifest is None else manifest.to_json(), parts)
+    target = Target(topic, bootstrap_servers, producer_config or {}, f"ottla-restore-{topic}-{identity}")
+    numbers = [part.partition for part in parts]
+    known = {*numbers, *(() if manifest is None else manifest.partitions)}
+    partition_count = _partition_count(target, max(known, default=0) + 1 if creates else None)
+    if numbers and max(numbers) >= partition_count:
+        raise UsageError(
+            f"{topic}: expected partition {max(numbers)}, which the snapshot has, found {partition_count} partitions"
+        )
+    places = [0] * len(parts)
+    with closing(target.places(waits=False)) as consumer:
+        if resumes and parts:
+            places = committed_rows(target, consumer, numbers)
+        elif parts:
+            forget_places(target, consumer, numbers)
+    left = [(part, place) for part, place in zip(parts, places, strict=True) if place < part.row_count]
+    watch.begin(topic)
+    count = watch.step("rows written", sum(part.row_count - place for part, place in left))
+    written = 0
+    for records in _each(target, left, min(processes, len(left)), count):
+        written += records
+    return RestoreResult(topic, written, len(parts))
 
 
 def _opened(snapshot: str, fs_options: Mapping[str, str]) -> StoredSnapshot:
@@ -105,157 +128,124 @@ def _opened(snapshot: str, fs_options: Mapping[str, str]) -> StoredSnapshot:
         old = resolved(snapshot) + REPLACED
         hint = f"; {old} is the old one, left by a job that died while it replaced it" if os.path.isdir(old) else ""
         raise UsageError(f"{snapshot}: expected a snapshot, found none ({error}){hint}") from error
-    wanted = ("key", "value", "partition", "offset", "timestamp")
-    if missing := [name for name in wanted if name not in stored.names]:
-        raise UsageError(f"{snapshot}: expected the columns {', '.join(wanted)}, found no {', '.join(missing)}")
+    if missing := [name for name in NEEDED if name not in stored.names]:
+        raise UsageError(f"{snapshot}: expected the columns {', '.join(NEEDED)}, found no {', '.join(missing)}")
     return stored
 
 
-def timestamp_ms(row: Mapping[str, Any]) -> int | None:
-    """Return a record's time; None if it has none."""
-    if (found := row.get("timestampMs")) is not None:
-        return int(found) if found >= 0 else None
-    time = row["timestamp"]
-    return None if time is None else round(time.timestamp() * 1000)
-
-
-def _writer(
-    bootstrap_servers: str, topic: str, config: Mapping[str, str], creates_with: int | None
-) -> tuple[Writer, int]:
-    """Return a producer, and the topic's number of partitions. A missing topic is created with `creates_with` partitions."""
+def _partition_count(target: Target, creates_with: int | None) -> int:
+    """Return the topic's number of partitions. A missing topic is created with `creates_with` partitions."""
+    topic = target.topic
+    producer = target.producer(None)  # whose options are checked
     try:
-        import confluent_kafka
-    except ImportError:
-        pass
-    else:
-        return _Confluent.opened(confluent_kafka, bootstrap_servers, topic, config, creates_with)
-    try:
-        import kafka
-    except ImportError:
-        raise UsageError("no producer is installed: pip install confluent-kafka, or kafka-python") from None
-    return _KafkaPython.opened(kafka, bootstrap_servers, topic, config, creates_with)
-
-
-class _Confluent(Writer):
-    @classmethod
-    def opened(
-        cls, module: Any, servers: str, topic: str, config: Mapping[str, str], creates_with: int | None
-    ) -> tuple[_Confluent, int]:
-        known = {
-            "enable.idempotence": True,
-            "linger.ms": 20,
-            "message.timeout.ms": round(TIMEOUT_S * 1000),
-            **config,
-            "bootstrap.servers": servers,
-        }
-        # librdkafka logs every attempt, many times a second: one line at the end is enough.
-        silent = logging.getLogger("ottla.librdkafka")
-        silent.setLevel(logging.CRITICAL + 1)
-        try:
-            producer = module.Producer(known, logger=silent)
-        except module.KafkaException as error:
-            raise UsageError(f"--producer-config: {error.args[0].str()}") from error
-        try:
-            # All topics, as a request for one may create it.
-            found = producer.list_topics(timeout=CONNECT_TIMEOUT_S).topics.get(topic)
-        except module.KafkaException as error:
-            raise PipelineError(f"no broker answers at {servers}: {error.args[0].str()}") from error
-        if found is None and creates_with is not None:
-            cls._create(known, topic, creates_with, silent)
-            return cls(producer, topic), creates_with
-        if found is None:
+        # All topics, as a request for one may create it.
+        found = producer.list_topics(timeout=CONNECT_TIMEOUT_S).topics.get(topic)
+    except librdkafka().KafkaException as error:
+        raise PipelineError(f"no broker answers at {target.bootstrap_servers}: {error.args[0].str()}") from error
+    if found is None:
+        if creates_with is None:
             raise UsageError(NO_TOPIC.format(topic))
-        if found.error is not None:
-            raise UsageError(f"{topic}: expected a topic to restore into, found {found.error}")
-        return cls(producer, topic), len(found.partitions)
-
-    @staticmethod
-    def _create(config: Mapping[str, Any], topic: str, partitions: int, silent: logging.Logger) -> None:
-        from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient, NewTopic
 
-        known = {name: value for name, value in config.items() if name.startswith(_OF_ANY_CLIENT)}
-        made = NewTopic(topic, partitions, -1, config=NEW_TOPIC_CONFIGS)
-        admin = AdminClient(known, logger=silent)
-        try:
+        admin = AdminClient(target.other_options(), logger=SILENT)
+        with refusals(f"{topic} was not created"):
+            made = NewTopic(topic, creates_with, -1, config=NEW_TOPIC_CONFIGS)
             admin.create_topics([made], operation_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
-        except KafkaException as error:
-            raise PipelineError(f"{topic} was not created: {error.args[0].str()}") from error
-
-    def send(self, row: Mapping[str, Any]) -> None:
-        optional = {} if (time := timestamp_ms(row)) is None else {"timestamp": time}
-        headers = [(each["key"], each["value"]) for each in row.get("headers") or ()]
-        while True:
-            if self._error is not None:
-                raise PipelineError(f"{self._topic}: {self._error}")
-            try:
-                self._producer.produce(
-                    self._topic,
-                    value=row["value"],
-                    key=row["key"],
-                    partition=row["partition"],
-                    headers=headers,
-                    on_delivery=self._delivered,
-                    **optional,
-                )
-            except BufferError:
-                self._producer.poll(1.0)
-                continue
-            self._producer.poll(0)
-            return
-
-    def close(self) -> None:
-        left = self._producer.flush(0 if self._error is not None else TIMEOUT_S)
-        if self._error is not None or left:
-            raise PipelineError(
-                f"{self._topic}: {self._error or f'{left} records were not stored within {TIMEOUT_S:.0f} s'}"
-            )
+        return creates_with
+    if found.error is not None:
+        raise UsageError(f"{topic}: expected a topic to restore into, found {found.error}")
+    return len(found.partitions)
 
 
-class _KafkaPython(Writer):
-    @classmethod
-    def opened(
-        cls, module: Any, servers: str, topic: str, config: Mapping[str, str], creates_with: int | None
-    ) -> tuple[_KafkaPython, int]:
-        options = {"acks": "all", **config, "bootstrap_servers": servers.split(",")}
-        known = {name: value for name, value in options.items() if name.startswith(_OF_ANY_CLIENT)}
-        try:
-            cls._look_for(module, known, topic, creates_with)
-            producer = module.KafkaProducer(**options)
-            partitions = producer.partitions_for(topic)
-        except module.errors.KafkaError as error:
-            raise PipelineError(f"{servers}: {error!r}") from error
-        return cls(producer, topic), len(partitions or ())
+Left = Sequence[tuple[StoredPart, int]]
+"""Partitions, each with the place from which its rows are left."""
 
-    @staticmethod
-    def _look_for(module: Any, config: Mapping[str, Any], topic: str, creates_with: int | None) -> None:
-        """Check that the topic exists, or create it. A producer's request would create it with the broker's defaults."""
-        from kafka.admin import KafkaAdminClient, NewTopic
 
-        admin = KafkaAdminClient(**config)
-        try:
-            if topic in admin.list_topics():
-                return
-            if creates_with is None:
-                raise UsageError(NO_TOPIC.format(topic))
-            with suppress(module.errors.TopicAlreadyExistsError):
-                admin.create_topics([NewTopic(topic, creates_with, -1, topic_configs=dict(NEW_TOPIC_CONFIGS))])
-        finally:
-            admin.close()
+def _each(target: Target, left: Left, processes: int, count: Callable[[int], object]) -> Iterator[int]:
+    """Write each partition, and yield the number of its records."""
+    if processes > 1:
+        yield from _each_in_processes(target, left, processes, count)
+        return
+    for part, place in left:
+        seen = [place]
 
-    def send(self, row: Mapping[str, Any]) -> None:
-        sent = self._producer.send(
-            self._topic,
-            value=row["value"],
-            key=row["key"],
-            partition=row["partition"],
-            headers=[(each["key"], each["value"]) for each in row.get("headers") or ()],
-            timestamp_ms=timestamp_ms(row),
-        )
-        sent.add_errback(self._delivered)
+        def written(place: int, seen: list[int] = seen) -> None:
+            count(place - seen[0])
+            seen[0] = place
 
-    def close(self) -> None:
-        self._producer.flush(TIMEOUT_S)
-        self._producer.close()
-        if self._error is not None:
-            raise PipelineError(f"{self._topic}: {self._error!r}")
+        yield _write(target, part, written, lambda: True)
+
+
+def _write(target: Target, part: StoredPart, written: Callable[[int], object], goes_on: Callable[[], bool]) -> int:
+    try:
+        return write_partition(target, part, written, goes_on)
+    except pa.ArrowException as error:
+        raise PipelineError(f"{target.topic}-{part.partition}: the snapshot's rows cannot be read: {error}") from error
+
+
+class _Here(NamedTuple):
+    """Arguments with which a process of the pool was started."""
+
+    target: Target
+    places: MutableSequence[int]
+    """Place that each partition has reached, by its number among those that are left; shared with the caller."""
+    stops: Event
+
+
+_here: _Here | None = None
+
+
+def _each_in_processes(target: Target, left: Left, processes: int, count: Callable[[int], object]) -> Iterator[int]:
+    context = multiprocessing.get_context("spawn")  # librdkafka does not survive a fork
+    places: Any = context.RawArray("q", [place for _, place in left])
+    stops = context.Event()
+    counted = sum(places)
+    pool = ProcessPoolExecutor(processes, context, _begin, (_Here(target, places, stops),))
+    try:
+        # The largest first: the last one to end is then a short one.
+        order = sorted(range(len(left)), key=lambda number: left[number][1] - left[number][0].row_count)
+        pending: set[Future[int]] = {pool.submit(_work, number, left[number][0]) for number in order}
+        moved_s = time.monotonic()
+        while pending:
+            done, pending = wait(pending, LOOK_EVERY_S, FIRST_COMPLETED)
+            now = sum(places)
+            count(now - counted)
+            if done or now != counted:
+                moved_s = time.monotonic()
+            elif time.monotonic() - moved_s > STUCK_S:
+                raise PipelineError(f"{target.topic}: no record was stored within {STUCK_S:.0f} s; --resume continues")
+            counted = now
+            yield from (each.result() for each in done)
+    except BrokenProcessPool as error:
+        raise PipelineError(f"{target.topic}: a process of the restore was killed; --resume continues") from error
+    finally:
+        stops.set()
+        pool.shutdown(cancel_futures=True)
+
+
+def _begin(here: _Here) -> None:
+    global _here
+    _here = here
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller's, who stops this one
+    threading.Thread(target=_leave, args=(here.stops,), name="leave", daemon=True).start()
+
+
+def _leave(stops: Event) -> None:
+    """End this process with its caller, or soon after it was stopped."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    while not connection.wait([parent.sentinel], LOOK_EVERY_S):
+        if stops.is_set():
+            connection.wait([parent.sentinel], STOP_S)
+            break
+    os._exit(1)
+
+
+def _work(number: int, part: StoredPart) -> int:
+    assert _here is not None
+    target, places, stops = _here
+
+    def written(place: int) -> None:
+        places[number] = place
+
+    return _write(target, part, written, lambda: not stops.is_set())

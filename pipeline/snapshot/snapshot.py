@@ -144,9 +144,9 @@ def _hashed(keys: pa.Array, partition: int) -> NewestRows:
 def newest(rows: Iterable[NewestRows]) -> NewestRows:
     """Return one row for each key: the one with the highest offset."""
     every: NewestRows = np.concatenate([np.empty(0, NEWEST), *rows])
-    if not len(every):
-        return every
     order, starts = by_key(every)
+    if len(starts) == len(every):
+        return every[order]
     offsets = every["offset"][order]
     best = np.repeat(np.maximum.reduceat(offsets, starts), np.diff(starts, append=len(every)))
     newest_at = np.flatnonzero(offsets == best)  # a key may be listed twice with one offset: the first one suffices

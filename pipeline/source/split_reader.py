@@ -32,7 +32,7 @@ from ..stores.reading_files import check_unchanged, status_of
 from ..stores.segment_files import open_segment
 
 WINDOW_BYTES = 8 << 20
-"""Size of a window: many lanes, and still little memory compared to a Python worker."""
+"""Size of a window: many batches for each call, and still little memory compared to a Python worker."""
 
 _LOOKS_MAX = 5
 

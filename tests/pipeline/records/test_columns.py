@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from itertools import islice
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -16,12 +17,14 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.pipeline.records import columns, lanes
+from ottla.pipeline.records import columns
 from ottla.pipeline.records.arrow import gather
 from ottla.pipeline.records.batch_window import BatchWindow, header_damage, window_of, without
 from ottla.protocol.batch_builder import build_batch
 from ottla.protocol.errors import CorruptRecordError
 from ottla.protocol.records import ATTRIBUTES_POSITION, CRC_POSITION, Record, RecordBatch
+from ottla.storage import kernel
+from support.cleaner.kernels import INTERPRETED
 from support.logs.batches import batch, broken
 from support.sizes import size
 
@@ -97,14 +100,13 @@ def expected(data: bytearray, window: BatchWindow) -> list[Record]:
     ]
 
 
-@given(logs(), st.sampled_from((1, 64)))
-def test_columns_contain_the_records(data: bytearray, lanes_min: int) -> None:
-    """The test is for lanes that hop together and for lanes that hop alone."""
+@given(logs(), st.sampled_from((INTERPRETED, kernel)))
+def test_columns_contain_the_records(data: bytearray, used: ModuleType) -> None:
     window = window_of(memoryview(data))
     assert window.ends[-1] == len(data)
     assert header_damage(window, -1) == []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lanes, "LANES_MIN", lanes_min)
+        patch.setattr(columns, "kernel", used)
         assert decoded(window) == expected(data, window)
 
 
@@ -115,9 +117,9 @@ def repaired(data: bytearray) -> bytearray:
 
 
 @settings(max_examples=size(25, 300))
-@given(logs(batch_count_max=1), st.data(), st.sampled_from((1, 64)))
+@given(logs(batch_count_max=1), st.data(), st.sampled_from((INTERPRETED, kernel)))
 def test_batches_that_the_record_reader_refuses_are_refused(
-    data: bytearray, draw: st.DataObject, lanes_min: int
+    data: bytearray, draw: st.DataObject, used: ModuleType
 ) -> None:
     """Any bytes in place of a batch's own give the same records, or a refusal on both sides."""
     at = draw.draw(st.integers(57, len(data) - 1), label="at")
@@ -125,7 +127,7 @@ def test_batches_that_the_record_reader_refuses_are_refused(
     window = window_of(memoryview(repaired(data)))
     damage = header_damage(window, -1) or columns.record_damage(window)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lanes, "LANES_MIN", lanes_min)
+        patch.setattr(columns, "kernel", used)
         if damage:
             assert damage[0].offset == RecordBatch(data).base_offset
             with pytest.raises(CorruptRecordError):

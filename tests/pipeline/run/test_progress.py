@@ -82,6 +82,22 @@ def test_progress_shows_the_step_and_duration_of_all_jobs() -> None:
     assert lines == ["1 of 3 partitions; orders-0: segments scanned 1 of 4; orders-1: groups written 0 of 2 (1:01)"]
 
 
+def test_a_paced_job_reports_its_rate_and_the_time_left() -> None:
+    clock = Clock()
+    progress = JobProgress(elapsed_s=clock)
+    with progress.watching("copy", is_paced=True) as watch:
+        clock.now_s += 1_000
+        assert progress.text() == ""
+        count = watch.step("rows written", 400)
+        assert progress.text() == "copy: rows written 0 of 400"
+        clock.now_s += 2
+        assert progress.text() == "copy: rows written 0 of 400", "nothing is known yet"
+        count(10)
+        assert progress.text() == "copy: rows written 10 of 400, 5 a second, 1:18 left"
+        count(390)
+        assert progress.text() == ""
+
+
 def test_a_single_partition_is_not_counted() -> None:
     progress = JobProgress()
     progress.begin(1)
@@ -129,8 +145,10 @@ class Kept(JobProgress):
         self.counted: list[tuple[str, int, int]] = []
 
     @contextmanager
-    def watching(self, about: str, counter: Callable[[], Counter] = counted_here) -> Iterator[Watch]:
-        with super().watching(about, counter) as watch:
+    def watching(
+        self, about: str, counter: Callable[[], Counter] = counted_here, *, is_paced: bool = False
+    ) -> Iterator[Watch]:
+        with super().watching(about, counter, is_paced=is_paced) as watch:
             yield watch
             self.counted += [(f"{watch.about}: {step.name}", step.counted(), step.total) for step in watch.steps]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import socket
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,10 +20,21 @@ import pyarrow.parquet as pq
 
 import ottla
 from ottla.pipeline.cli import main
+from ottla.pipeline.snapshot import partition_writer, stored_rows
 from ottla.pipeline.snapshot.restore import restore
+from ottla.pipeline.snapshot.stored_rows import StoredSnapshot
+from ottla.pipeline.steps import Watch
 from support.pipeline.stored_topic import TOPIC, stored_topic
 
 HERE = ("--master", "none")
+HERE_TOO = ("--processes", "1")
+"""Options of `restore` that keep it in this process."""
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ottla.Broker]:
+    with ottla.Broker(tmp_path_factory.mktemp("shared")) as broker:
+        yield broker
 
 
 def lines(text: str) -> list[dict[str, object]]:
@@ -35,7 +48,7 @@ def test_a_snapshot_is_restored_into_another_topic(tmp_path: Path, capsys: pytes
         servers = broker.bootstrap
         broker.create_topic("copy", partitions=2, configs={"retention.ms": "-1"})  # its records are old
         capsys.readouterr()
-        assert main(["restore", str(snapshot), "--topic", "copy", "--bootstrap", servers, "--json"]) == 0
+        assert main(["restore", str(snapshot), "--topic", "copy", "--bootstrap", servers, "--json", *HERE_TOO]) == 0
         assert json.loads(capsys.readouterr().out) == {"topic": "copy", "records": 6, "partitions": 2}
         assert main(["restore", str(tmp_path / "none"), "--topic", "copy", "--bootstrap", servers]) == 1
         assert "expected a snapshot, found none" in capsys.readouterr().err
@@ -62,12 +75,7 @@ def test_a_snapshot_is_restored_into_another_topic(tmp_path: Path, capsys: pytes
     assert [row["headers"] for row in rows if row["key"] == "c"] == [[{"key": "h", "value": "1"}]]
 
 
-@pytest.mark.parametrize("client", ["confluent_kafka", "kafka"])
-def test_a_missing_topic_is_created_on_request(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], client: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if client == "kafka":
-        monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+def test_a_missing_topic_is_created_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data_dir, snapshot = stored_topic(tmp_path), tmp_path / "latest"
     assert main(["snapshot", str(data_dir), "--topic", TOPIC, "--out", str(snapshot), *HERE]) == 0
     with ottla.Broker(tmp_path / "new") as broker:
@@ -75,8 +83,8 @@ def test_a_missing_topic_is_created_on_request(
         line = ["restore", str(snapshot), "--topic", "copy", "--bootstrap", servers]
         assert main(line) == 1
         assert "copy: expected a topic to restore into, found none (--create makes it)" in capsys.readouterr().err
-        assert main([*line, "--create"]) == 0
-        assert main([*line, "--create"]) == 0, "again, into the one that is there"
+        assert main([*line, "--create", "--processes", "2"]) == 0
+        assert main([*line, "--create", *HERE_TOO]) == 0, "again, into the one that is there"
         assert broker.export_seed()["topics"]["copy"]["configs"] == {"cleanup.policy": "compact"}
     capsys.readouterr()
     assert main(["read", str(tmp_path / "new"), "--topic", "copy"]) == 0
@@ -159,19 +167,132 @@ def test_an_unknown_producer_config_is_one_line(tmp_path: Path, capfd: pytest.Ca
     assert line.startswith("ottla-spark: --producer-config: ") and "zork" in line
 
 
-@pytest.mark.parametrize(("client", "name"), [("confluent_kafka", "bootstrap.servers"), ("kafka", "bootstrap_servers")])
-def test_the_commands_brokers_override_those_of_an_options_file(
-    tmp_path: Path, client: str, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if client == "kafka":
-        monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+def test_the_commands_brokers_override_those_of_an_options_file(tmp_path: Path) -> None:
     places = tmp_path / "named", tmp_path / "other"
     with ottla.Broker(places[0]) as named, ottla.Broker(places[1]) as other:
         servers, others = (broker.bootstrap for broker in (named, other))
         options = tmp_path / "options"
-        options.write_text(f"{name}={others}\n")
+        options.write_text(f"bootstrap.servers={others}\n")
         options.chmod(0o600)
         line = ["restore", str(a_snapshot(tmp_path)), "--topic", "copy", "--bootstrap", servers, "--create"]
         assert main([*line, "--producer-config", f"@{options}"]) == 0
         found = [[topic.name for topic in broker.topics()] for broker in (named, other)]
     assert found == [["copy"], []]
+
+
+def test_an_error_in_one_of_the_processes_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    rows = {"key": [b"k", b"l"], "value": [b"v", bytes(2 << 20)], "partition": pa.array([0, 1], pa.int32())}
+    pq.write_table(
+        pa.table(rows | {"offset": [3, 4], "timestamp": pa.array([0, 0], pa.timestamp("ms"))}),
+        tmp_path / "large.parquet",
+    )
+    with ottla.Broker(tmp_path / "new") as broker:
+        line = [
+            "restore",
+            str(tmp_path / "large.parquet"),
+            "--topic",
+            "copy",
+            "--bootstrap",
+            broker.bootstrap,
+            "--create",
+        ]
+        assert main([*line, "--processes", "2"]) == 6
+    assert (
+        capfd.readouterr().err
+        == "ottla-spark: copy-1: the record of offset 4: Unable to produce message: Broker: Message size too large\n"
+    )
+
+
+def test_without_a_producer_the_package_is_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        bootstrap = f"127.0.0.1:{mute.getsockname()[1]}"
+        assert main(["restore", str(a_snapshot(tmp_path)), "--topic", "t", "--bootstrap", bootstrap]) == 1
+    assert capfd.readouterr().err == "ottla-spark: restore needs a producer: pip install confluent-kafka\n"
+
+
+PARTITIONS, ROWS, PATIENCE_S = 3, 40, 60
+
+
+@pytest.fixture
+def small_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored_rows, "BATCH_ROWS", 3)
+    monkeypatch.setattr(partition_writer, "TRANSACTION_ROWS", 6)
+
+
+def a_history(directory: Path, partitions: int = PARTITIONS) -> Path:
+    """Write files of rows in the order of offsets, several files a partition, keys that recur, some without a value."""
+    directory.mkdir()
+    for partition in range(partitions):
+        for half in range(2):
+            offsets = range(half * ROWS // 2, (half + 1) * ROWS // 2)
+            columns = {
+                "key": [f"k{offset % 7}".encode() for offset in offsets],
+                "value": [None if offset % 5 == 0 else f"v{offset}".encode() for offset in offsets],
+                "partition": pa.array([partition] * len(offsets), pa.int32()),
+                "offset": list(offsets),
+                "timestamp": pa.array(list(offsets), pa.timestamp("ms")),
+                "timestampMs": [1_000 + offset for offset in offsets],
+                "headers": [[{"key": "h", "value": b"1"}] if offset % 2 else [] for offset in offsets],
+            }
+            pq.write_table(pa.table(columns), directory / f"part-{partition * 2 + half:05}.parquet", row_group_size=7)
+    return directory
+
+
+def committed(servers: str, partition: int, topic: str = "copy") -> list[tuple[bytes, bytes | None, int]]:
+    """Return the records of a partition that a reader of committed records gets."""
+    options = {
+        "bootstrap.servers": servers,
+        "group.id": "reader",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+    }
+    consumer = confluent_kafka.Consumer(options)
+    try:
+        consumer.assign([confluent_kafka.TopicPartition(topic, partition, 0)])
+        found: list[tuple[bytes, bytes | None, int]] = []
+        while True:
+            message = consumer.poll(PATIENCE_S)
+            assert message is not None, f"no record within {PATIENCE_S} s"
+            if message.error() is not None:
+                assert message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF, message.error()
+                return found
+            found.append((message.key(), message.value(), message.timestamp()[1]))
+    finally:
+        consumer.close()
+
+
+def every_row(snapshot: Path, partition: int) -> list[tuple[bytes, bytes | None, int]]:
+    rows = [row for batch in StoredSnapshot(str(snapshot)).batches() for row in batch.to_pylist()]
+    return [(row["key"], row["value"], row["timestampMs"]) for row in rows if row["partition"] == partition]
+
+
+@pytest.mark.usefixtures("small_transactions")
+@pytest.mark.parametrize("stop_at", range(1, 3 * ROWS // 6 + 2, 4))
+def test_a_restore_that_ends_at_any_transaction_continues_without_loss_or_repetition(
+    tmp_path: Path, stop_at: int, broker: ottla.Broker
+) -> None:
+    history = a_history(tmp_path / "history")
+    topic = f"copy-{stop_at}"
+
+    class StopsWatch(Watch):
+        looks = 0
+
+        def step(self, name: str, total: int) -> Callable[[int], object]:
+            def add(_number: int) -> None:
+                self.looks += 1
+                if self.looks == stop_at:
+                    raise KeyboardInterrupt
+
+            return add
+
+    with suppress(KeyboardInterrupt):
+        restore(str(history), topic, broker.bootstrap, creates=True, watch=StopsWatch())
+    before = sum(len(committed(broker.bootstrap, partition, topic)) for partition in range(PARTITIONS))
+    done = restore(str(history), topic, broker.bootstrap, resumes=True)
+    assert done.records == PARTITIONS * ROWS - before and done.partitions == PARTITIONS
+    for partition in range(PARTITIONS):
+        assert committed(broker.bootstrap, partition, topic) == every_row(history, partition)
+    assert restore(str(history), topic, broker.bootstrap, resumes=True).records == 0

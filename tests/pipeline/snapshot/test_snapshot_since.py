@@ -20,8 +20,9 @@ from ottla.pipeline.records.fine_buckets import Buckets
 from ottla.pipeline.snapshot import manifest, snapshot
 from ottla.pipeline.snapshot.layers import Since, SnapshotResult
 from ottla.pipeline.snapshot.manifest import MANIFEST, layer_directories
-from ottla.pipeline.snapshot.places import StoredSnapshot, since_of
+from ottla.pipeline.snapshot.places import since_of
 from ottla.pipeline.snapshot.snapshot import take_snapshot
+from ottla.pipeline.snapshot.stored_rows import StoredSnapshot
 from ottla.pipeline.stores.store import Store
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition

@@ -17,10 +17,11 @@ from ottla.pipeline.errors import ExitCode, PipelineError, SourceChangedError, U
 from ottla.pipeline.objects import failures
 from ottla.pipeline.objects.object_files import ObjectFiles
 from ottla.pipeline.snapshot.layers import SnapshotResult
-from ottla.pipeline.snapshot.places import StoredSnapshot, since_of
+from ottla.pipeline.snapshot.places import since_of
 from ottla.pipeline.snapshot.snapshot import take_snapshot
 from ottla.pipeline.snapshot.snapshot_folder import LEFT_MS
 from ottla.pipeline.snapshot.store_snapshot import find
+from ottla.pipeline.snapshot.stored_rows import StoredSnapshot
 from ottla.pipeline.stores.reading_files import ReadingFiles
 from ottla.pipeline.stores.stores import opened_store
 from ottla.storage.disk.os_files import OsFiles

@@ -206,3 +206,33 @@ def test_a_batch_larger_than_every_buffer_passes(kernel: ModuleType, codec: Code
         clean(log, io_buffer_bytes=1_000)
     found = data_records(all_batches(log))
     assert [record.offset for record in found] == list(range(1_000, count))
+
+
+@both
+def test_columns_refuse_arrays_that_do_not_fit(kernel: ModuleType) -> None:
+    """The caller may be wrong: nothing outside an array is read or written."""
+    block = bytes.fromhex("10000000026b0476760000")  # not a record of its length
+
+    def words(*values: int) -> memoryview:
+        return memoryview(array("q", values))
+
+    for starts, ends, counts, deltas, out in (
+        ([0], [12], [1], [0], 8),  # beyond the buffer
+        ([-1], [8], [1], [0], 8),
+        ([5], [4], [0], [0], 0),
+        ([0], [8], [1], [0], 7),  # another output
+        ([0], [8], [1], [], 8),
+    ):
+        with pytest.raises(IndexError):
+            kernel.record_columns(
+                block, words(*starts), words(*ends), words(*counts), words(*deltas), words(*[0] * out)
+            )
+    assert not kernel.record_columns(block, words(0), words(11), words(2), words(9), words(*[0] * 16)), "too many"
+    assert not kernel.record_columns(block, words(0), words(11), words(-1), words(9), words())
+    assert not kernel.record_columns(block, words(0), words(11), words(1), words(9), words(*[0] * 8))
+    for places, counts, out in (([0], [1], 3), ([-1], [1], 4), ([0], [-1], 0), ([0], [], 0)):
+        with pytest.raises(IndexError):
+            kernel.header_columns(block, words(*places), words(*counts), words(*[0] * out))
+    assert not kernel.header_columns(b"\x02a", words(0), words(1), words(*[0] * 4)), "its value is not there"
+    assert not kernel.header_columns(b"\x02a", words(9), words(1), words(*[0] * 4))
+    assert not kernel.header_columns(b"\x01a\x00", words(0), words(1), words(*[0] * 4)), "a name of negative length"
