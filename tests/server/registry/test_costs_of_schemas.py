@@ -141,3 +141,14 @@ def test_a_difference_that_only_an_assumption_hides_is_found() -> None:
     newer = [record(field("a", record(field("c", inner), name="R1")), field("b", "int"), name="n.R0"), "m.R0"]
     found = find_incompatibilities("BACKWARD", parsed("AVRO", newer), [parsed("AVRO", older)])
     assert [each[: each.index(",")] for each in found] == ["{errorType:'MISSING_UNION_BRANCH'"]
+
+
+def test_a_field_of_an_option_that_is_written_often_is_added_to_one_list() -> None:
+    schema = parse_schema("PROTOBUF", "option (a) = {" + "b: 1 " * 60_000 + "b: [2, 3]}; message M {}", {})
+    assert schema.parsed.options[0][1] == {"b": ["1"] * 60_000 + ["2", "3"]}
+
+
+def test_options_of_an_enum_are_searched_once() -> None:
+    options = "option deprecated = true;" * 12_000 + "option allow_alias = true;"
+    constants = " ".join(f"A{index} = 0;" for index in range(20_000))
+    assert len(parse_schema("PROTOBUF", f"enum E {{ {options} {constants} }}", {}).parsed.types[0].constants) == 20_000
