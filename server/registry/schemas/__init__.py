@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from .values import MAX_STEPS, InvalidSchema, Schema, SchemaTooLarge, check_bounds, encoded
+from .values import MAX_STEPS, InvalidSchema, Schema, SchemaTooLarge, check_bounds, check_size
 
 __all__ = ["KINDS", "LEVELS", "InvalidSchema", "Schema", "find_incompatibilities", "parse_schema"]
 
@@ -52,14 +52,19 @@ def parse_schema(kind: str, text: str, references: Mapping[str, Schema], *, is_n
         InvalidSchema: The text is not a schema, a reference is missing, or a bound is exceeded.
     """
     check_bounds(text, references)
-    if not text.strip():
-        raise InvalidSchema("schema: empty")
+    _check_content(text)
     try:
         schema: Schema = _module(kind, 0).parse(text, references, is_new)
     except SchemaTooLarge:
         raise InvalidSchema(f"schema: too large to be checked (limit {MAX_STEPS} steps)") from None
-    encoded(schema.canonical)
+    check_size(schema.canonical)
+    _check_content(schema.canonical)
     return schema
+
+
+def _check_content(text: str) -> None:
+    if not text.strip():
+        raise InvalidSchema("schema: empty")
 
 
 def find_incompatibilities(level: str, candidate: Schema, previous: Sequence[Schema]) -> list[str]:

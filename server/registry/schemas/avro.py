@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .values import MAX_NAMES, Budget, InvalidSchema, Walk, run_walk, shown
+from .values import MAX_NAME_CHARACTERS, MAX_NAMES, NOTHING, Budget, InvalidSchema, Walk, run_walk, shown
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 NAMED = ("record", "error", "enum", "fixed")
@@ -34,8 +34,8 @@ class Field:
     """Meaningless unless `has_default`."""
     has_default: bool
     order: str
-    aliases: list[str]
-    props: dict[str, Any]
+    aliases: Sequence[str]
+    props: Mapping[str, Any]
 
 
 @dataclass(slots=True, eq=False)
@@ -47,17 +47,17 @@ class Type:
     name: str = ""
     """With namespace, of named types only."""
     doc: str | None = None
-    aliases: list[str] = field(default_factory=list)
+    aliases: Sequence[str] = ()
     """With namespaces."""
-    fields: list[Field] = field(default_factory=list)
-    symbols: list[str] = field(default_factory=list)
+    fields: Sequence[Field] = ()
+    symbols: Sequence[str] = ()
     default: str | None = None
     """The symbol that an enum's reader uses for unknown ones."""
     size: int = 0
     """The length of a fixed, in bytes."""
-    branches: list[Type] = field(default_factory=list)
+    branches: Sequence[Type] = ()
     """The types of a union; the one type of the items of an array or the values of a map."""
-    props: dict[str, Any] = field(default_factory=dict)
+    props: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
     """Attributes that the specification does not define, and those of logical types."""
 
     @property
@@ -95,7 +95,8 @@ class Parser:
         if not isinstance(kind, str):
             raise InvalidSchema(f"type: expected the name of a type in attribute 'type', found {shown(kind)}")
         if kind in PRIMITIVES:
-            return Type(kind, props=_props(found, _RESERVED))
+            props = _props(found, _RESERVED)
+            return Type(kind, props=props) if props else _PLAIN[kind]
         if kind in ("array", "map"):
             inner = "items" if kind == "array" else "values"
             if inner not in found:
@@ -105,7 +106,7 @@ class Parser:
 
     def _named(self, name: str, namespace: str) -> Type:
         if name in PRIMITIVES:
-            return Type(name)
+            return _PLAIN[name]
         for each in (f"{namespace}.{name}", name) if namespace and "." not in name else (name,):
             if each in self.names:
                 return self.names[each]
@@ -131,10 +132,13 @@ class Parser:
         if full_name in self.names:
             raise InvalidSchema(f"{kind}: defined twice ({full_name})")
         inner = full_name.rpartition(".")[0]
-        defined = Type(kind, full_name, _doc(found), props=_props(found, _RESERVED))
+        reserved = {*_RESERVED, "default"} if kind == "enum" else _RESERVED
+        defined = Type(kind, full_name, _doc(found), props=_props(found, reserved))
+        aliases = []
         for alias in _texts(found.get("aliases", []), f"{full_name}: aliases"):
             full_alias = alias if "." in alias or not inner else f"{inner}.{alias}"
-            defined.aliases.append(_checked(_FULL_NAME, full_alias, f"{full_name}: alias"))
+            aliases.append(_checked(_FULL_NAME, full_alias, f"{full_name}: alias"))
+        defined.aliases = aliases or ()
         self.names[full_name] = defined
         if kind == "enum":
             self._finish_enum(defined, found)
@@ -155,7 +159,7 @@ class Parser:
             if symbol in seen:
                 raise InvalidSchema(f"{defined.name}: duplicate symbol ({symbol})")
             seen.add(symbol)
-        default = defined.props.pop("default", None)
+        default = found.get("default")
         if default is not None and (not isinstance(default, str) or default not in seen):
             raise InvalidSchema(f"{defined.name}: default is not a symbol ({shown(default)})")
         defined.symbols, defined.default = symbols, default
@@ -164,6 +168,8 @@ class Parser:
         if not isinstance(found, list):
             raise InvalidSchema(f"{record.name}: fields: expected an array, found {shown(found)}")
         seen = set()
+        fields: list[Field] = []
+        record.fields = fields
         for each in found:
             if not isinstance(each, dict):
                 raise InvalidSchema(f"{record.name}: field: expected an object, found {shown(each)}")
@@ -184,12 +190,16 @@ class Parser:
                 each.get("default"),
                 "default" in each,
                 order.lower(),
-                _texts(each.get("aliases", []), f"{where}: aliases"),
+                _texts(each.get("aliases", []), f"{where}: aliases") or (),
                 _props(each, _RESERVED_OF_FIELDS),
             )
-            record.fields.append(added)
+            fields.append(added)
             if self._defaults and added.has_default and not self._defaults.check(added.type, added.default):
                 raise InvalidSchema(f"{where}: default is not of the field's type ({shown(added.default)})")
+
+
+_PLAIN = {name: Type(name) for name in PRIMITIVES}
+"""Primitive types without attributes, shared by all schemas."""
 
 
 class _Defaults:
@@ -253,6 +263,8 @@ def _full_name(name: str, namespace: Any, enclosing: str) -> str:
 
 
 def _checked(pattern: re.Pattern[str], name: str, what: str) -> str:
+    if len(name) > MAX_NAME_CHARACTERS:
+        raise InvalidSchema(f"{what}: name too long ({len(name)} characters, limit {MAX_NAME_CHARACTERS})")
     if not pattern.fullmatch(name):
         raise InvalidSchema(f"{what}: invalid name ({shown(name)}; expected letters, digits and _, no digit first)")
     return name
@@ -278,5 +290,5 @@ def _doc(found: dict[str, Any]) -> str | None:
     return doc if isinstance(doc, str) else None
 
 
-def _props(found: dict[str, Any], reserved: set[str]) -> dict[str, Any]:
-    return {name: value for name, value in found.items() if name not in reserved}
+def _props(found: dict[str, Any], reserved: set[str]) -> Mapping[str, Any]:
+    return {name: value for name, value in found.items() if name not in reserved} or NOTHING

@@ -6,7 +6,7 @@ Confluent's registry stores the same text, so both give the same schema the same
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .avro import NAMED, PRIMITIVES, Field, Parser, Type
@@ -91,12 +91,12 @@ class _Writer:
             written["aliases"] = self._set(each.aliases)
         return written | self._props(each.props)
 
-    def _set(self, names: list[str]) -> list[str]:
+    def _set(self, names: Sequence[str]) -> list[str]:
         return sorted(set(names)) if self._normalizes else list(dict.fromkeys(names))
 
-    def _props(self, props: dict[str, Any]) -> dict[str, Any]:
+    def _props(self, props: Mapping[str, Any]) -> dict[str, Any]:
         """Normalized, attributes are in the order of their names, after those of a logical type."""
         if not self._normalizes:
-            return props
+            return dict(props)
         first = [name for name in ("logicalType", "precision", "scale") if "logicalType" in props and name in props]
         return {name: props[name] for name in [*first, *sorted(props.keys() - set(first))]}

@@ -6,11 +6,22 @@ a schema with several is a combination of all (`allOf`). Confluent's registry co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote, urljoin
 
-from .values import Budget, InvalidSchema, Schema, encoded, reached, read_json, shown, write_json
+from .values import (
+    MAX_NAME_CHARACTERS,
+    NOTHING,
+    Budget,
+    InvalidSchema,
+    Schema,
+    encoded,
+    reached,
+    read_json,
+    shown,
+    write_json,
+)
 
 TYPES = ("string", "number", "integer", "boolean", "null", "object", "array")
 COMBINATIONS = ("allOf", "anyOf", "oneOf")
@@ -58,6 +69,7 @@ _SCHEMAS = (
 """Keywords whose value is a schema."""
 _MAPS = ("properties", "patternProperties", "dependentSchemas")
 _COUNTS = ("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties")
+_CHARACTERS_PER_STEP = 20
 _NEW_DRAFTS = ("2019-09", "2020-12")
 _META_SCHEMAS = ("http://json-schema.org/draft-", "https://json-schema.org/draft/")
 
@@ -65,23 +77,20 @@ _META_SCHEMAS = ("http://json-schema.org/draft-", "https://json-schema.org/draft
 class Node:
     """A schema, or one of several things that a schema says."""
 
-    __slots__ = ("children", "document", "kind", "raw")
+    __slots__ = ("children", "document", "kind", "parts", "raw")
 
     def __init__(self, document: Document, raw: Any, kind: str = "") -> None:
         self.document = document
         self.raw: dict[str, Any] = raw if isinstance(raw, dict) else {}
         self.kind = ("any" if raw else "false") if isinstance(raw, bool) else kind
         """A name: any, false, a type (an integer is a number), enum, const, not, if, ref, or one of `COMBINATIONS`."""
-        self.children: dict[str, Any] = {}
-        """Keyword -> a node, or nodes by index or name. Of a `ref` the target, of a combination its parts, in "".
+        self.children: Mapping[str, Any] = NOTHING
+        """Keyword -> a node, or nodes by index or name.
 
         `additionalProperties` and `additionalItems` that are true are left out: they say nothing.
         """
-
-    @property
-    def parts(self) -> list[Node]:
-        found: list[Node] = self.children[""]
-        return found
+        self.parts: Sequence[Node] = ()
+        """The schemas of a combination; the one that a `ref` leads to."""
 
 
 class Document:
@@ -90,7 +99,9 @@ class Document:
     def __init__(self, raw: Any, references: Mapping[str, Schema]) -> None:
         self.raw = raw
         self._identified: dict[str, Any] = {}
-        """URI, with fragment if an anchor has one -> value."""
+        """URI without fragment -> value."""
+        self._anchors: dict[tuple[str, str], Any] = {}
+        """URI without fragment, and name of an anchor there -> value."""
         self._bases: dict[int, str] = {}
         """Identity of a value -> its base URI, if that is not the one of the document."""
         dialect = raw.get("$schema") if isinstance(raw, dict) else None
@@ -101,7 +112,7 @@ class Document:
         """URI without fragment -> the document that it is in, and the URI there."""
         for name, schema in reached(references):
             found: Document = schema.parsed.document
-            names = {uri: uri for uri in found._identified if "#" not in uri}
+            names = {uri: uri for uri in found._identified}
             for uri, own in {name: found._base, _joined(self._base, name): found._base, **names}.items():
                 self._known.setdefault(uri, (found, own))
 
@@ -119,7 +130,7 @@ class Document:
                 for name in ("$anchor", "$dynamicAnchor", "$id", "id"):
                     anchor = value.get(name)
                     if isinstance(anchor, str) and (anchor.startswith("#") or "nchor" in name):
-                        self._identified.setdefault(f"{base}#{anchor.removeprefix('#')}", value)
+                        self._anchors.setdefault((base, anchor.removeprefix("#")), value)
                 left += [(each, base) for each in value.values() if isinstance(each, dict | list)]
             elif isinstance(value, list):
                 left += [(each, base) for each in value if isinstance(each, dict | list)]
@@ -144,8 +155,8 @@ class Document:
         raise InvalidSchema(f"$ref: not found ({shown(reference)}); name its schema in the references")
 
     def _at(self, base: str, fragment: str, reference: str) -> Any:
-        if f"{base}#{fragment}" in self._identified:
-            return self._identified[f"{base}#{fragment}"]
+        if (base, fragment) in self._anchors:
+            return self._anchors[base, fragment]
         value = self._identified[base]
         steps = [unquote(step).replace("~1", "/").replace("~0", "~") for step in fragment.split("/")[1:]]
         if steps and steps[0] == "$defs" and isinstance(value, dict) and "$defs" not in value:
@@ -192,11 +203,11 @@ class _Builder:
     def __init__(self, document: Document) -> None:
         self._nodes: dict[int, Node] = {}
         self._left: list[Node] = []
-        budget = Budget()
+        self._budget = Budget()
         self.root = self._node(document, document.raw, "schema")
         while self._left:
             node = self._left.pop()
-            budget.spend(1 + len(node.raw))
+            self._budget.spend(1 + len(node.raw))
             self._fill(node)
         self._check_loops()
 
@@ -214,9 +225,9 @@ class _Builder:
     def _fill(self, node: Node) -> None:
         facets = list(self._facets(node))
         if len(facets) == 1:
-            node.kind, node.children = facets[0].kind, facets[0].children
+            node.kind, node.children, node.parts = facets[0].kind, facets[0].children, facets[0].parts
         elif facets:
-            node.kind, node.children = "allOf", {"": facets}
+            node.kind, node.parts = "allOf", facets
         else:
             node.kind = "any"
 
@@ -224,28 +235,38 @@ class _Builder:
         document, raw = node.document, node.raw
         for name in ("$ref", "$dynamicRef", "$recursiveRef"):
             if isinstance(raw.get(name), str):
-                yield self._made(node, "ref", {"": self._node(*document.find(raw[name], raw), "$ref")})
+                yield self._made(node, "ref", parts=(self._node(*document.find(raw[name], raw), "$ref"),))
                 if not document.is_new:
                     return
         if "enum" in raw:
             _expect(isinstance(raw["enum"], list), raw, "enum", "an array")
-            yield self._made(node, "enum", {})
+            yield self._made(node, "enum")
         for name in COMBINATIONS:
             if name in raw:
                 _expect(isinstance(raw[name], list), raw, name, "an array")
-                distinct = {write_json(each, sort_keys=True): each for each in raw[name]}.values()
+                distinct = self._distinct(raw[name])
                 if distinct:
-                    yield self._made(node, name, {"": [self._node(document, each, name) for each in distinct]})
+                    yield self._made(node, name, parts=[self._node(document, each, name) for each in distinct])
         if "not" in raw:
             yield self._made(node, "not", {"not": self._node(document, raw["not"], "not")})
         if "const" in raw:
-            yield self._made(node, "const", {})
+            yield self._made(node, "const")
         if "if" in raw:
             parts: dict[str, Any] = {
                 name: self._node(document, raw[name], name) for name in ("if", "then", "else") if name in raw
             }
             yield self._made(node, "if", parts)
         yield from self._types(node)
+
+    def _distinct(self, schemas: list[Any]) -> list[Any]:
+        if len(schemas) < 2:
+            return schemas
+        found = {}
+        for each in schemas:
+            text = write_json(each, sort_keys=True)
+            self._budget.spend(len(text) // _CHARACTERS_PER_STEP)  # Inner schemas are written once a level.
+            found[text] = each
+        return list(found.values())
 
     def _types(self, node: Node) -> Iterator[Node]:
         found = node.raw.get("type", [])
@@ -257,7 +278,7 @@ class _Builder:
                     yield self._of_type(node, kind)
             return
         kinds = [self._of_type(node, each) for each in dict.fromkeys(types)]
-        yield kinds[0] if len(kinds) == 1 else self._made(node, "anyOf", {"": kinds})
+        yield kinds[0] if len(kinds) == 1 else self._made(node, "anyOf", parts=kinds)
 
     def _of_type(self, node: Node, kind: str) -> Node:
         raw, document = node.raw, node.document
@@ -286,7 +307,7 @@ class _Builder:
             self._add_dependencies(node, children)
         elif kind == "array":
             self._add_items(node, children)
-        return self._made(node, kind, children)
+        return self._made(node, kind, children or NOTHING)
 
     def _add_dependencies(self, node: Node, children: dict[str, Any]) -> None:
         names: dict[str, list[str]] = {}
@@ -318,9 +339,9 @@ class _Builder:
         if items is not None:
             children["items"] = self._node(node.document, items, "items")
 
-    def _made(self, node: Node, kind: str, children: dict[str, Any]) -> Node:
+    def _made(self, node: Node, kind: str, children: Mapping[str, Any] = NOTHING, parts: Sequence[Node] = ()) -> Node:
         made = Node(node.document, node.raw, kind)
-        made.children = children
+        made.children, made.parts = children, parts
         return made
 
     def _check_loops(self) -> None:
@@ -333,17 +354,17 @@ class _Builder:
                 if id(node) in path:
                     raise InvalidSchema(f"$ref: leads back to itself ({shown(node.raw.get('$ref'))})")
                 path[id(node)] = node
-                node = node.children[""]
+                node = node.parts[0]
             end = target(node)
             for each in path.values():
-                each.children = {"": end}
+                each.parts = (end,)
             done.update(path)
 
 
 def target(node: Node) -> Node:
     """Return the node that a reference leads to, by however many steps; any other node itself."""
     while node.kind == "ref":
-        node = node.children[""]
+        node = node.parts[0]
     return node
 
 
@@ -368,6 +389,9 @@ def _expect(holds: bool, raw: dict[str, Any], name: str, expected: str) -> None:
 
 def _joined(base: str, reference: str) -> str:
     try:
-        return urljoin(base, reference).partition("#")[0] or reference
+        found = urljoin(base, reference).partition("#")[0] or reference
     except ValueError as error:
         raise InvalidSchema(f"URI: invalid ({shown(reference)}: {error})") from None
+    if len(found) > MAX_NAME_CHARACTERS:
+        raise InvalidSchema(f"URI: too long ({len(found)} characters, limit {MAX_NAME_CHARACTERS})")
+    return found

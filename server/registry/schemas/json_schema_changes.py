@@ -8,7 +8,7 @@ booleans of draft 4 that make a bound exclusive.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -17,6 +17,8 @@ from ...runtime.expressions import Expression
 from .json_schema import COMBINATIONS, Node, target
 from .values import DIFFERENCE_STEPS, Budget, Comparison, Path, Schema, Walk, path_text, write_json
 
+_MATCH_STEPS = 100
+"""Cost of a match, which takes at most 3 ms."""
 _PATTERN_STEPS = 2_000
 """Cost of compiling an expression, which takes at most 20 ms."""
 
@@ -65,6 +67,7 @@ class _Comparison(Comparison):
 
     def __init__(self, reader_word: str, writer_word: str) -> None:
         super().__init__(reader_word, writer_word)
+        self._value_sets: dict[int, set[tuple[str, Any]]] = {}
         self._expressions: dict[str, Expression | None] = {}
 
     def walk(self, writer: Node, reader: Node, path: Path) -> Walk[list[str]]:
@@ -144,10 +147,18 @@ class _Comparison(Comparison):
         return found
 
     def _values(self, writer: Node, reader: Node, path: Path) -> list[str]:
-        old, new = ({write_json(value, sort_keys=True) for value in _values_of(node)} for node in (writer, reader))
+        old, new = self._values_of(writer), self._values_of(reader)
+        self.budget.spend(len(old) + len(new))
         if old <= new:
             return []
         return [self._difference("ENUM_ARRAY_NARROWED" if new < old else "ENUM_ARRAY_CHANGED", path)]
+
+    def _values_of(self, node: Node) -> set[tuple[str, Any]]:
+        """Return the values of an enum or a constant, so that they can be compared."""
+        if id(node) not in self._value_sets:
+            values = [node.raw["const"]] if node.kind == "const" else node.raw["enum"]
+            self._value_sets[id(node)] = {_comparable(value) for value in values}
+        return self._value_sets[id(node)]
 
     def _combinations(self, writer: Node, reader: Node, path: Path) -> Walk[list[str]]:
         found: list[str] = []
@@ -176,9 +187,8 @@ class _Comparison(Comparison):
     def _objects(self, writer: Node, reader: Node, path: Path) -> Walk[list[str]]:
         found: list[str] = []
         old, new = writer.children.get("properties", {}), reader.children.get("properties", {})
-        self.budget.spend(len(old) + len(new))
-        self.budget.spend(len(reader.raw.get("required", ())) + len(writer.raw.get("required", ())))
         required, was_required = set(reader.raw.get("required", ())), set(writer.raw.get("required", ()))
+        self.budget.spend(len(old) + len(new) + len(required) + len(was_required))
         now_required = required - was_required
         for name in old:
             if name in new and name in now_required and "default" not in new[name].raw:
@@ -234,6 +244,7 @@ class _Comparison(Comparison):
 
     def _matches(self, pattern: str, name: str) -> bool:
         """Return whether an expression is found in a name. One that RE2 does not accept is found in none."""
+        self.budget.spend(_MATCH_STEPS)
         try:
             if pattern not in self._expressions:
                 self.budget.spend(_PATTERN_STEPS)
@@ -252,6 +263,7 @@ class _Comparison(Comparison):
                 found.append(self._difference("DEPENDENCY_ARRAY_ADDED", where))
                 continue
             old, new = set(writer.children["dependentRequired"][name]), set(names)
+            self.budget.spend(len(old) + len(new))
             if not new <= old:
                 kind = "DEPENDENCY_ARRAY_EXTENDED" if new > old else "DEPENDENCY_ARRAY_CHANGED"
                 found.append(self._difference(kind, where))
@@ -372,9 +384,9 @@ def _divides(divisor: float, number: float) -> bool:
         return False
 
 
-def _values_of(node: Node) -> Iterable[Any]:
-    found: Iterable[Any] = [node.raw["const"]] if node.kind == "const" else node.raw["enum"]
-    return found
+def _comparable(value: Any) -> tuple[str, Any]:
+    """Return a value that is equal only to those of equal JSON: in Python, 1 is True."""
+    return type(value).__name__, write_json(value, sort_keys=True) if isinstance(value, list | dict) else value
 
 
 def _capitals(keyword: str) -> str:

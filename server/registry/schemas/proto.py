@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .proto_known import FILES
-from .values import Budget, InvalidSchema, Schema, reached, shown
+from .values import MAX_NAME_CHARACTERS, Budget, InvalidSchema, Schema, reached, shown
 
 KEYS = (
     "int32",
@@ -30,8 +30,6 @@ KEYS = (
 )
 """Types that a map's keys may have."""
 SCALARS = (*KEYS, "double", "float", "bytes")
-MAX_NAME_CHARACTERS = 1_000
-"""Names of types are part of the full names of all types inside."""
 MAX_NUMBER = (1 << 29) - 1
 MAX_ENUM_NUMBER = (1 << 31) - 1
 
@@ -177,7 +175,7 @@ class _Checker:
 
     def run(self) -> None:
         file = self._file
-        if file.package and not _PATH.fullmatch(file.package):
+        if file.package and (not _PATH.fullmatch(file.package) or len(file.package) > MAX_NAME_CHARACTERS):
             raise InvalidSchema(f"package: invalid name ({shown(file.package)})")
         for _, path in file.imports:
             if path not in self._paths:
@@ -213,8 +211,8 @@ class _Checker:
         left = [(scope, each) for each in types]
         while left:
             scope, type_ = left.pop()
-            _check_name(type_.name, scope)
             type_.full_name = f"{scope}.{type_.name}" if scope else type_.name
+            _check_name(type_.name, scope, type_.full_name)
             type_.package = self._file.package
             if type_.full_name in self._file.names or type_.full_name in self._known:
                 raise InvalidSchema(f"{type_.full_name}: defined twice")
@@ -326,8 +324,9 @@ class _Checker:
         self._check_reserved(enum, numbers, where)
 
 
-def _check_name(name: str, where: str) -> None:
-    if len(name) > MAX_NAME_CHARACTERS:
-        raise InvalidSchema(f"{where}: name too long ({len(name)} characters, limit {MAX_NAME_CHARACTERS})")
+def _check_name(name: str, where: str, full_name: str = "") -> None:
+    length = max(len(name), len(full_name))
+    if length > MAX_NAME_CHARACTERS:
+        raise InvalidSchema(f"{where[:100]}: name too long ({length} characters, limit {MAX_NAME_CHARACTERS})")
     if not _NAME.fullmatch(name):
         raise InvalidSchema(f"{where}: invalid name ({shown(name)}; expected letters, digits and _, no digit first)")

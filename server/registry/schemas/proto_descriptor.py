@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .proto import Extend, Field, File, OneOf, Options, Ranges, Service, Type, Word
-from .proto_text import MAX_NESTING
+from .proto_text import MAX_NESTING, MAX_TOKENS
 from .values import Budget, InvalidSchema, Schema
 
 _TYPES = (
@@ -148,7 +148,7 @@ def _invalid(reason: str) -> InvalidSchema:
 
 class _Decoder:
     def __init__(self) -> None:
-        self._budget = Budget()
+        self._budget = Budget(MAX_TOKENS)
         self._is_proto3 = False
 
     def _read(self, data: Any) -> Message:

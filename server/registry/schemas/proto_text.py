@@ -10,7 +10,8 @@ from .values import InvalidSchema, shown
 
 MAX_NESTING = 64
 """Levels of messages in messages, or of values of options. `protoc` permits 32."""
-MAX_TOKENS = 250_000
+MAX_TOKENS = 100_000
+"""Names, numbers, strings and signs of a text: about twenty thousand fields."""
 
 _TOKEN = re.compile(
     r"""\s+ | //[^\n]* | /\*.*?\*/

@@ -7,6 +7,7 @@ import re
 import reprlib
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NoReturn, TypeVar
 
 MAX_TEXT_BYTES = 1 << 20
@@ -15,6 +16,13 @@ MAX_DEPTH = 200
 """Levels of brackets in a schema's text."""
 MAX_NAMES = 20_000
 """Names in one JSON object or list of names: to sort more of them would hold the interpreter above 20 ms."""
+MAX_NAME_CHARACTERS = 1_000
+"""Characters of a name with its namespace or package, or of a URI: a name may be part of those of all inside."""
+MAX_ELEMENTS = 60_000
+"""Commas and brackets in a text of JSON, those in strings as well: about twenty thousand fields.
+
+More would take Python's collector, which stops all threads, more than 20 ms.
+"""
 MAX_REFERENCES = 1_000
 """Schemas that one schema reaches by references, however indirectly."""
 MAX_REACHED_BYTES = 4 * MAX_TEXT_BYTES
@@ -22,6 +30,8 @@ MAX_REACHED_BYTES = 4 * MAX_TEXT_BYTES
 MAX_STEPS = 250_000
 """Types, fields and pairs of these that one walk looks at: about a second of one core."""
 
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+"""Shared by all parts of schemas that have no attributes: most have none."""
 _READ_AT_ONCE_BYTES = 32 * 1024
 
 
@@ -77,11 +87,17 @@ def encoded(text: str) -> bytes:
         raise InvalidSchema(f"schema: invalid Unicode ({error.reason} at character {error.start})") from None
 
 
-def check_bounds(text: str, references: Mapping[str, Schema]) -> None:
-    """Raise `InvalidSchema` if a schema or all that it reaches is too large."""
+def check_size(text: str) -> int:
+    """Return how many bytes a text has; `InvalidSchema` if these are too many."""
     size_bytes = len(encoded(text))
     if size_bytes > MAX_TEXT_BYTES:
         raise InvalidSchema(f"schema: too large ({size_bytes} bytes, limit {MAX_TEXT_BYTES})")
+    return size_bytes
+
+
+def check_bounds(text: str, references: Mapping[str, Schema]) -> None:
+    """Raise `InvalidSchema` if a schema or all that it reaches is too large."""
+    size_bytes = check_size(text)
     for count, (_, each) in enumerate(reached(references), 1):
         size_bytes += len(each.text)
         if count > MAX_REFERENCES or size_bytes > MAX_REACHED_BYTES:
@@ -220,9 +236,13 @@ _MARKS = re.compile(r'\\.|["\[{\]}]', re.DOTALL)
 
 
 def check_depth(text: str) -> None:
-    """Raise `InvalidSchema` if brackets outside strings are nested too deeply."""
-    if text.count("{") + text.count("[") <= MAX_DEPTH:
+    """Raise `InvalidSchema` if brackets outside strings are nested too deeply, or if there are too many elements."""
+    brackets = text.count("{") + text.count("[")
+    if brackets <= MAX_DEPTH and len(text) <= MAX_ELEMENTS:
         return
+    elements = brackets + text.count(",")
+    if elements > MAX_ELEMENTS:
+        raise InvalidSchema(f"schema: too many commas and brackets ({elements}, limit {MAX_ELEMENTS})")
     depth, is_string = 0, False
     for match in _MARKS.finditer(text):
         mark = match[0]

