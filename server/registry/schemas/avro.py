@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .values import MAX_NAME_CHARACTERS, NOTHING, Budget, InvalidSchema, Walk, run_walk, shown
+from .values import MAX_NAME_CHARACTERS, MAX_NAMES, NOTHING, Budget, InvalidSchema, Walk, run_walk, shown
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 NAMED = ("record", "error", "enum", "fixed")
@@ -280,6 +280,8 @@ def _text(found: dict[str, Any], name: str, what: str) -> str:
 def _texts(found: Any, what: str) -> list[str]:
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
         raise InvalidSchema(f"{what}: expected an array of strings, found {shown(found)}")
+    if len(found) > MAX_NAMES:
+        raise InvalidSchema(f"{what}: too many ({len(found)}, limit {MAX_NAMES})")
     return list(found)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .avro import Type
-from .values import DIFFERENCE_STEPS, Budget, Path, Schema, Walk, cut, path_text, run_walk
+from .values import DIFFERENCE_STEPS, Comparison, Path, Schema, Walk, cut, path_text
 
 _PROMOTIONS = {
     "long": ("int",),
@@ -45,32 +45,17 @@ def find_differences(reader: Schema, writer: Schema, reader_word: str, writer_wo
     Raises:
         SchemaTooLarge: The schemas are too large.
     """
-    comparison = _Comparison(reader_word, writer_word)
-    return run_walk(comparison.walk(reader.parsed.root, writer.parsed.root, None), comparison.budget)
+    return _Comparison(reader_word, writer_word).run(reader.parsed.root, writer.parsed.root, None)
 
 
-class _Comparison:
+class _Comparison(Comparison):
+    """Compares types. Methods take the reader's type first."""
+
     def __init__(self, reader_word: str, writer_word: str) -> None:
-        self._reader = reader_word
-        self._writer = writer_word
-        self.budget = Budget()
+        super().__init__(reader_word, writer_word)
         self._branches: dict[int, dict[tuple[str, str], Type]] = {}
-        self._results: dict[tuple[int, int], list[str]] = {}
-        """The first difference of each pair of types, by identity: a type that is used often is reported once.
 
-        A pair that is being compared has none yet, because types may be recursive.
-        """
-
-    def walk(self, reader: Type, writer: Type, path: Path) -> Walk[list[str]]:
-        pair = (id(reader), id(writer))
-        if pair in self._results:
-            return self._results[pair]
-        self._results[pair] = []
-        found: list[str] = yield self._compare(reader, writer, path)
-        self._results[pair] = found[:1]
-        return found
-
-    def _compare(self, reader: Type, writer: Type, path: Path) -> Walk[list[str]]:
+    def compare(self, reader: Type, writer: Type, path: Path) -> Walk[list[str]]:
         found: list[str] = []
         if writer.kind == "union":
             for index, branch in enumerate(writer.branches):
@@ -109,7 +94,7 @@ class _Comparison:
         return found
 
     def _records(self, reader: Type, writer: Type, path: Path) -> Walk[list[str]]:
-        self.budget.spend(len(reader.fields) + len(writer.fields))
+        self.budget.spend(len(reader.fields) + len(writer.fields) + sum(len(each.aliases) for each in reader.fields))
         found = self._names(reader, writer, path)
         fields = {each.name: each for each in writer.fields}
         for index, each in enumerate(reader.fields):
@@ -126,7 +111,8 @@ class _Comparison:
     def _difference(self, kind: str, path: Path, info: str) -> str:
         self.budget.spend(DIFFERENCE_STEPS)
         info = cut(info)
-        words = {"path": path_text(path) or "/", "reader": self._reader, "writer": self._writer, "info": info}
+        reader, writer = self.words
+        words = {"path": path_text(path) or "/", "reader": reader, "writer": writer, "info": info}
         return f"{{errorType:'{kind}', description:'{_DESCRIPTIONS[kind].format(**words)}', additionalInfo:'{info}'}}"
 
     def _likely_first(self, union: Type, writer: Type) -> Iterator[Type]:
@@ -139,7 +125,10 @@ class _Comparison:
         yield from (branch for branch in union.branches if branch is not likely)
 
     def _names(self, reader: Type, writer: Type, path: Path) -> list[str]:
-        if reader.short_name == writer.short_name or writer.name in reader.aliases:
+        if reader.short_name == writer.short_name:
+            return []
+        self.budget.spend(len(reader.aliases))
+        if writer.name in reader.aliases:
             return []
         return [self._difference("NAME_MISMATCH", (path, "/name"), f"expected: {writer.name}")]
 

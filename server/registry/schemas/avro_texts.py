@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .avro import NAMED, Field, Parser, Type
+from .avro import NAMED, PRIMITIVES, Field, Parser, Type
 from .values import InvalidSchema, Schema, reached, read_json, shown, write_json
 
 
@@ -28,6 +28,15 @@ def parse(text: str, references: Mapping[str, Schema], is_new: bool) -> Schema:
     canonical = write_json(_Writer(names, normalizes=False).json_of(parsed.root, ""))
     normalized = write_json(_Writer(names, normalizes=True).json_of(parsed.root, ""))
     return Schema("AVRO", text, canonical, canonical if normalized == canonical else normalized, references, parsed)
+
+
+_KINDS = {*PRIMITIVES, *NAMED, "array", "map", "union"}
+"""Names that are not those of types without their namespace."""
+
+
+def _shortest(alias: str, namespace: str) -> str:
+    own, _, short = alias.rpartition(".")
+    return short if own == namespace else alias
 
 
 class _Writer:
@@ -50,7 +59,7 @@ class _Writer:
     def _named(self, kind: Type, namespace: str) -> Any:
         own, _, short = kind.name.rpartition(".")
         if kind.name in self._written:
-            return short if own == namespace else kind.name
+            return short if own == namespace and short not in _KINDS else kind.name
         self._written.add(kind.name)
         written: dict[str, Any] = {"type": kind.kind, "name": short}
         if own != namespace:
@@ -67,7 +76,7 @@ class _Writer:
             written["fields"] = [self._field(each, own) for each in kind.fields]
         written |= self._props(kind.props)
         if kind.aliases:
-            written["aliases"] = [alias.removeprefix(f"{own}.") if own else alias for alias in self._set(kind.aliases)]
+            written["aliases"] = [_shortest(alias, own) for alias in self._set(kind.aliases)]
         return written
 
     def _field(self, each: Field, namespace: str) -> Any:

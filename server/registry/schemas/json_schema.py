@@ -213,7 +213,7 @@ class _Builder:
 
     def _node(self, document: Document, raw: Any, where: str) -> Node:
         if not isinstance(raw, dict | bool):
-            raise InvalidSchema(f"{where}: expected a schema, an object or a boolean, found {shown(raw)}")
+            raise InvalidSchema(f"{where[:100]}: expected a schema, an object or a boolean, found {shown(raw)}")
         if isinstance(raw, bool):
             return Node(document, raw)
         node = self._nodes.get(id(raw))
@@ -277,7 +277,7 @@ class _Builder:
                 if any(keyword in node.raw for keyword in keywords):
                     yield self._of_type(node, kind)
             return
-        kinds = [self._of_type(node, each) for each in types]
+        kinds = [self._of_type(node, each) for each in dict.fromkeys(types)]
         yield kinds[0] if len(kinds) == 1 else self._made(node, "anyOf", parts=kinds)
 
     def _of_type(self, node: Node, kind: str) -> Node:
@@ -345,17 +345,20 @@ class _Builder:
         return made
 
     def _check_loops(self) -> None:
-        """Refuse references that lead to nothing but themselves."""
+        """Refuse references that lead to nothing but themselves, and lead all others to their end at once."""
         done: set[int] = set()
         for start in self._nodes.values():
-            path: set[int] = set()
+            path: dict[int, Node] = {}
             node = start
             while node.kind == "ref" and id(node) not in done:
                 if id(node) in path:
                     raise InvalidSchema(f"$ref: leads back to itself ({shown(node.raw.get('$ref'))})")
-                path.add(id(node))
+                path[id(node)] = node
                 node = node.parts[0]
-            done |= path
+            end = target(node)
+            for each in path.values():
+                each.parts = (end,)
+            done.update(path)
 
 
 def target(node: Node) -> Node:

@@ -15,7 +15,7 @@ from typing import Any
 from ....protocol.errors import KafkaError
 from ...runtime.expressions import Expression
 from .json_schema import COMBINATIONS, Node, target
-from .values import DIFFERENCE_STEPS, Budget, Path, Schema, Walk, path_text, run_walk, write_json
+from .values import DIFFERENCE_STEPS, Budget, Comparison, Path, Schema, Walk, path_text, write_json
 
 _MATCH_STEPS = 100
 """Cost of a match, which takes at most 3 ms."""
@@ -59,54 +59,21 @@ def find_differences(reader: Schema, writer: Schema, reader_word: str, writer_wo
     Raises:
         SchemaTooLarge: The schemas are too large.
     """
-    comparison = _Comparison(reader_word, writer_word)
-    while True:
-        found = run_walk(comparison.walk(writer.parsed.root, reader.parsed.root, (None, "#")), comparison.budget)
-        if not comparison.needs_another_pass():
-            return found
+    return _Comparison(reader_word, writer_word).run(writer.parsed.root, reader.parsed.root, (None, "#"))
 
 
-class _Comparison:
-    """Compares nodes. Methods take the writer's node first.
-
-    Nodes may be recursive: a pair that is being compared is assumed to be compatible. If it turns out not to be, other
-    pairs may have been judged by a wrong assumption, and the comparison is repeated with what is known.
-    """
+class _Comparison(Comparison):
+    """Compares nodes. Methods take the writer's node first."""
 
     def __init__(self, reader_word: str, writer_word: str) -> None:
-        self._words = (reader_word, writer_word)
-        self.budget = Budget()
-        self._results: dict[tuple[int, int], list[str] | None] = {}
-        """The first difference of each pair of nodes; None while it is being compared."""
-        self._known: dict[tuple[int, int], list[str]] = {}
-        """Differences of pairs that an earlier pass has found."""
-        self._has_assumed = False
+        super().__init__(reader_word, writer_word)
         self._value_sets: dict[int, set[tuple[str, Any]]] = {}
         self._expressions: dict[str, Expression | None] = {}
 
-    def needs_another_pass(self) -> bool:
-        """Return whether the last pass assumed something, and found differences that its beginning did not know."""
-        found = {pair: result for pair, result in self._results.items() if result}
-        is_new = found.keys() != self._known.keys()
-        self._results, self._known = {}, found
-        has_assumed, self._has_assumed = self._has_assumed, False
-        return has_assumed and is_new
-
     def walk(self, writer: Node, reader: Node, path: Path) -> Walk[list[str]]:
-        writer, reader = target(writer), target(reader)
-        pair = (id(writer), id(reader))
-        if pair in self._results:
-            result = self._results[pair]
-            if result is None:
-                self._has_assumed = True
-                return self._known.get(pair, [])
-            return result
-        self._results[pair] = None
-        found: list[str] = yield self._compare(writer, reader, path)
-        self._results[pair] = found[:1]
-        return found
+        return super().walk(target(writer), target(reader), path)
 
-    def _compare(self, writer: Node, reader: Node, path: Path) -> Walk[list[str]]:
+    def compare(self, writer: Node, reader: Node, path: Path) -> Walk[list[str]]:
         if reader.kind in COMBINATIONS and writer.kind not in COMBINATIONS:
             if reader.kind != "allOf" or len(reader.parts) == 1:
                 for part in reader.parts:
@@ -145,7 +112,7 @@ class _Comparison:
     def _difference(self, kind: str, path: Path) -> str:
         self.budget.spend(DIFFERENCE_STEPS)
         text = next(text for pattern, text in _DESCRIPTIONS if re.search(pattern, kind))
-        reader, writer = self._words
+        reader, writer = self.words
         at = path_text(path) if path and path[0] else "#/"
         text = f"The {reader} schema {text} (path '{at}', compared with the {writer} schema)"
         return f'{{errorType:"{kind}", description:"{text}"}}'
@@ -222,8 +189,9 @@ class _Comparison:
         old, new = writer.children.get("properties", {}), reader.children.get("properties", {})
         required, was_required = set(reader.raw.get("required", ())), set(writer.raw.get("required", ()))
         self.budget.spend(len(old) + len(new) + len(required) + len(was_required))
+        now_required = required - was_required
         for name in old:
-            if name in new and name in required - was_required and "default" not in new[name].raw:
+            if name in new and name in now_required and "default" not in new[name].raw:
                 found.append(self._difference("REQUIRED_ATTRIBUTE_ADDED", (path, f"/required/{name}")))
         for name in {**old, **new}:
             where = (path, f"/properties/{name}")

@@ -308,13 +308,14 @@ class _Checker:
             )
         numbers: dict[int, str] = {}
         names: set[str] = set()
+        has_aliases = ("allow_alias", "true") in enum.options
         for name, number, _ in enum.constants:
             _check_name(name, where)
             if name in names:
                 raise InvalidSchema(f"{where}.{name}: duplicate value")
             if not -MAX_ENUM_NUMBER - 1 <= number <= MAX_ENUM_NUMBER:
                 raise InvalidSchema(f"{where}.{name}: number {number} is out of range (32 bits)")
-            if number in numbers and ("allow_alias", "true") not in enum.options:
+            if number in numbers and not has_aliases:
                 raise InvalidSchema(
                     f"{where}.{name}: number {number} is that of {numbers[number]}, without allow_alias"
                 )

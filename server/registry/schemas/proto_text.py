@@ -15,7 +15,7 @@ MAX_TOKENS = 100_000
 
 _TOKEN = re.compile(
     r"""\s+ | //[^\n]* | /\*.*?\*/
-    | (?P<string> "(?:[^"\\\n]|\\.)*+" | '(?:[^'\\\n]|\\.)*+' )
+    | (?P<string> "(?:[^"\\\n]++|\\.)*+" | '(?:[^'\\\n]++|\\.)*+' )
     | (?P<number> 0[xX][0-9a-fA-F]+ | (?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)? )
     | (?P<name> [A-Za-z_][A-Za-z0-9_]* )
     | (?P<sign> [{}()\[\]<>=;:,.+/-] )""",
@@ -180,7 +180,8 @@ class _Parser:
             value = self._value()
             if name in found:  # A field that is written twice is a list.
                 before = found[name] if isinstance(found[name], list) else [found[name]]
-                value = [*before, *(value if isinstance(value, list) else [value])]
+                before += value if isinstance(value, list) else [value]
+                value = before
             found[name] = value
             _ = self._skip(",") or self._skip(";")
         self._depth -= 1

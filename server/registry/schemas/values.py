@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Generator, Iterator, Mapping
+import reprlib
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NoReturn, TypeVar
@@ -13,6 +14,8 @@ MAX_TEXT_BYTES = 1 << 20
 """A record of `_schemas` has at most 1 MB by default, in Apache Kafka as here."""
 MAX_DEPTH = 200
 """Levels of brackets in a schema's text."""
+MAX_NAMES = 20_000
+"""Names in one JSON object or list of names: to sort more of them would hold the interpreter above 20 ms."""
 MAX_NAME_CHARACTERS = 1_000
 """Characters of a name with its namespace or package, or of a URI: a name may be part of those of all inside."""
 MAX_ELEMENTS = 60_000
@@ -154,16 +157,72 @@ def run_walk(walk: Walk[Result], budget: Budget) -> Result:
 Path = tuple["Path", str] | None
 """Steps from the root of a schema, the last one outside: texts of deep paths would take quadratic time and memory."""
 
+
+class Comparison:
+    """Compares pairs of types, which may be recursive.
+
+    A pair that is being compared is assumed to be compatible. If it turns out not to be, other pairs may have been
+    judged by a wrong assumption, and a comparison without differences is repeated with what is known.
+    """
+
+    def __init__(self, reader_word: str, writer_word: str) -> None:
+        self.words = (reader_word, writer_word)
+        self.budget = Budget()
+        self._results: dict[tuple[int, int], list[str] | None] = {}
+        """The first difference of each pair of types, by identity: a type that is used often is reported once.
+
+        None while the pair is being compared.
+        """
+        self._known: dict[tuple[int, int], list[str]] = {}
+        """Differences of pairs that an earlier pass has found."""
+        self._has_assumed = False
+
+    def run(self, one: Any, other: Any, path: Path) -> list[str]:
+        """Return the differences of two types; `SchemaTooLarge` if the budget is spent."""
+        while True:
+            found = run_walk(self.walk(one, other, path), self.budget)
+            if found or not self._needs_another_pass():
+                return found
+
+    def _needs_another_pass(self) -> bool:
+        """Return whether the last pass assumed something, and found differences that its beginning did not know."""
+        found = {pair: result for pair, result in self._results.items() if result}
+        is_new = found.keys() != self._known.keys()
+        self._results, self._known = {}, found
+        has_assumed, self._has_assumed = self._has_assumed, False
+        return has_assumed and is_new
+
+    def walk(self, one: Any, other: Any, path: Path) -> Walk[list[str]]:
+        pair = (id(one), id(other))
+        if pair in self._results:
+            result = self._results[pair]
+            if result is None:
+                self._has_assumed = True
+                return self._known.get(pair, [])
+            return result
+        self._results[pair] = None
+        found: list[str] = yield self.compare(one, other, path)
+        self._results[pair] = found[:1]
+        return found
+
+    def compare(self, one: Any, other: Any, path: Path) -> Walk[list[str]]:
+        """Return the differences of two types, with those of the types inside from `walk`."""
+        raise NotImplementedError
+
+
 _SHOWN_CHARACTERS = 1_000
 
 
 def path_text(path: Path) -> str:
-    """Return the steps of a path, joined; of a long path the beginning and the end."""
+    """Return the steps of a path, joined; of a long path only the end: a schema may have many differences so deep."""
     steps = []
-    while path:
+    left = _SHOWN_CHARACTERS
+    while path and left > 0:
         path, step = path
+        step = cut(step)
         steps.append(step)
-    return cut("".join(reversed(steps)))
+        left -= len(step)
+    return ("…" if path else "") + "".join(reversed(steps))
 
 
 def cut(text: str) -> str:
@@ -172,7 +231,8 @@ def cut(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:half]}…{text[-half:]}"
 
 
-_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"|([\[{])|([\]}])', re.DOTALL)
+_MARKS = re.compile(r'\\.|["\[{\]}]', re.DOTALL)
+"""An expression for a whole string would look at a string without end again from each of its quotes."""
 
 
 def check_depth(text: str) -> None:
@@ -183,9 +243,13 @@ def check_depth(text: str) -> None:
     elements = brackets + text.count(",")
     if elements > MAX_ELEMENTS:
         raise InvalidSchema(f"schema: too many commas and brackets ({elements}, limit {MAX_ELEMENTS})")
-    depth = 0
-    for match in _BRACKETS.finditer(text):
-        depth += (match[1] is not None) - (match[2] is not None)
+    depth, is_string = 0, False
+    for match in _MARKS.finditer(text):
+        mark = match[0]
+        if mark == '"':
+            is_string = not is_string
+        elif not is_string and len(mark) == 1:
+            depth += 1 if mark in "[{" else -1
         if depth > MAX_DEPTH:
             raise InvalidSchema(f"schema: nested too deeply (limit {MAX_DEPTH} levels)")
 
@@ -201,11 +265,18 @@ def _float(digits: str) -> float:
     return found
 
 
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) > MAX_NAMES:
+        raise InvalidSchema(f"schema: too many names in one object ({len(pairs)}, limit {MAX_NAMES})")
+    return dict(pairs)
+
+
 def read_json(text: str) -> Any:
     """Return the JSON value of a text; `InvalidSchema` if it is not one."""
     check_depth(text)
     decoder = json.JSONDecoder(parse_constant=_no_number, parse_float=_float)
     if len(text) > _READ_AT_ONCE_BYTES:  # The decoder in C lets no other thread run before it ends.
+        decoder.object_pairs_hook = _object
         decoder.scan_once = json.scanner.py_make_scanner(decoder)  # type: ignore[attr-defined]  # typeshed lacks it
     try:
         return decoder.decode(text)
@@ -216,11 +287,44 @@ def read_json(text: str) -> Any:
 
 
 def write_json(value: Any, *, sort_keys: bool = False) -> str:
-    """Return a JSON value as a text without spaces. Unlike the encoder in C, this lets other threads run."""
-    encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=sort_keys)
-    return "".join(encoder.iterencode(value))
+    """Return a JSON value as a text without spaces.
+
+    Unlike the encoder in C, this lets other threads run. The one in Python passes each number through all levels.
+    """
+    written: list[str] = []
+    _write(value, sort_keys, written.append)
+    return "".join(written)
+
+
+_CONSTANTS = {None: "null", True: "true", False: "false"}
+
+
+def _write(value: Any, sort_keys: bool, add: Callable[[str], None]) -> None:
+    if isinstance(value, dict):
+        mark = "{"
+        for name in sorted(value) if sort_keys else value:
+            add(f"{mark}{json.encoder.encode_basestring(name)}:")
+            _write(value[name], sort_keys, add)
+            mark = ","
+        add("}" if value else "{}")
+    elif isinstance(value, list):
+        mark = "["
+        for each in value:
+            add(mark)
+            _write(each, sort_keys, add)
+            mark = ","
+        add("]" if value else "[]")
+    elif isinstance(value, str):
+        add(json.encoder.encode_basestring(value))
+    else:
+        add(repr(value) if type(value) in (int, float) else _CONSTANTS[value])
+
+
+_shortened = reprlib.Repr()
+_shortened.maxlist = _shortened.maxdict = 10
+_shortened.maxstring = _shortened.maxlong = 100
 
 
 def shown(value: object) -> str:
     """Return a value of a schema for a message, in at most a hundred characters."""
-    return repr(value if not isinstance(value, str) else value[:100])[:100]
+    return repr(value[:100])[:100] if isinstance(value, str) else _shortened.repr(value)[:100]
