@@ -70,7 +70,7 @@ def test_a_value_is_shown_without_all_that_it_contains() -> None:
 
 
 def test_a_type_that_is_named_twice_counts_once() -> None:
-    properties = {f"p{index}": {} for index in range(3_000)}
+    properties: dict[str, Any] = {f"p{index}": {} for index in range(3_000)}
     once, often = ({"type": ["object", *types], "properties": properties} for types in ((), ["object"] * 3_000))
     assert find_incompatibilities("FULL", parsed("JSON", often), [parsed("JSON", once)]) == []
 
