@@ -121,7 +121,8 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         ):
             return None
         self.keep_alive(shard, group, member)
-        options = self._answer_options(group, member, None, caller.version)
+        interval_ms = self._settings.group_value(group.group_id, "streams.heartbeat.interval.ms")
+        options = self._answer_options(group.group_id, interval_ms, None, caller.version)
         return HeartbeatResult(
             StreamsGroupHeartbeatResponse(
                 member_id=member.member_id,
@@ -216,7 +217,8 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
             log.info("group %s: member %s requests a shutdown of the application", kept.group_id, old.member_id)
             kept.shutdown_by = old.member_id
             kept.bell.ring()
-        options = self._answer_options(kept, transition.member, kept.shutdown_by or shutdown_by, caller.version)
+        interval_ms = self.heartbeat_interval_ms(kept, transition.member)
+        options = self._answer_options(kept.group_id, interval_ms, kept.shutdown_by or shutdown_by, caller.version)
         heard = answered(kept, transition, request, known, options)
         if transition.is_stale or (wait := self._description_wait(kept, caller.version)) is None:
             return heard
@@ -236,15 +238,13 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
             return None
         return next_wait(group.description_wait, self._elapsed_ms())
 
-    def _answer_options(
-        self, group: StreamsGroup, member: StreamsMember, shutdown_by: str | None, version: int
-    ) -> AnswerOptions:
+    def _answer_options(self, group_id: str, interval_ms: int, shutdown_by: str | None, version: int) -> AnswerOptions:
         return AnswerOptions(
             shutdown_by,
             version,
-            self.heartbeat_interval_ms(group, member),
-            self._settings.group_value(group.group_id, "streams.task.offset.interval.ms"),
-            self._settings.group_value(group.group_id, "streams.acceptable.recovery.lag"),
+            interval_ms,
+            self._settings.group_value(group_id, "streams.task.offset.interval.ms"),
+            self._settings.group_value(group_id, "streams.acceptable.recovery.lag"),
         )
 
     def _group_for(
