@@ -92,9 +92,9 @@ async def subject_page(broker: Broker, fields: Mapping[str, str]) -> Page:
         subject = normalized(fields["subject"])
         shown = version_of(state, subject, _version(fields.get("version", "")), deleted=False)
         live = state.live(subject)
-        older = [each for each in live if each.version < shown.version]
+        older = next((each for each in reversed(live) if each.version < shown.version), None)
         chosen = fields.get("compared", "")
-        compared = version_of(state, subject, _version(chosen), deleted=False) if chosen else (older or [None])[-1]
+        compared = version_of(state, subject, _version(chosen), deleted=False) if chosen else older
     except RegistryError as error:
         raise ControlError(Kind.NOT_FOUND if error.status == 404 else Kind.INVALID, str(error)) from error
     about = ShownVersion(
