@@ -39,6 +39,7 @@ SUITES = (
     "apache_kafka.differential",
     "clients_groups",
     "waits",
+    "schema_registry",
     "exactly_once",
     "streams",
     "share_consumers",

@@ -65,7 +65,9 @@ def kafka_broker_config() -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def kafka_broker(request: pytest.FixtureRequest, kafka_broker_config: dict[str, Any]) -> Iterator[Broker]:
     """A Kafka broker in a thread of this process (an `ottla.Broker`), one for the whole run or xdist worker."""
-    with _run(request).broker(kafka_broker_config, is_shared=True) as broker:
+    with_registry = any("kafka_schema_registry" in getattr(each, "fixturenames", ()) for each in request.session.items)
+    options = {"schema_registry": True, **kafka_broker_config} if with_registry else kafka_broker_config
+    with _run(request).broker(options, is_shared=True) as broker:
         yield broker
 
 
@@ -93,6 +95,14 @@ def kafka_bootstrap(request: pytest.FixtureRequest) -> str:
     """`HOST:PORT` for clients: of --kafka-external if it is given, else of `kafka_broker`."""
     bootstrap: str = _run(request).settings.external or request.getfixturevalue("kafka_broker").bootstrap
     return bootstrap
+
+
+@pytest.fixture(scope="session")
+def kafka_schema_registry(kafka_broker: Broker) -> str:
+    """The URL of the schema registry beside `kafka_broker`, for clients of Confluent's Schema Registry."""
+    if kafka_broker.schema_registry is None:
+        pytest.fail('the broker has no schema registry; return {"schema_registry": True} from kafka_broker_config')
+    return kafka_broker.schema_registry
 
 
 @pytest.fixture

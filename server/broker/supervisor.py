@@ -89,7 +89,8 @@ class Supervisor:
         clock: Clock,
         files: Files,
         rng: random.Random,
-        admin: AdminListener | None = None,
+        admin: HttpListener | None = None,
+        registry: HttpListener | None = None,
         prepare: Callable[[Broker], Awaitable[object]] | None = None,
     ) -> None:
         self.static = static
@@ -97,6 +98,7 @@ class Supervisor:
         self.files = files
         self.rng = rng
         self._admin = admin
+        self._registry = registry
         self._prepare = prepare
         self.nodes = nodes_of(static)
         self.faults = Faults()
@@ -130,6 +132,11 @@ class Supervisor:
     def admin_address(self) -> str | None:
         """HOST:PORT of the admin listener; None without one."""
         return None if self._admin is None else self._admin.address
+
+    @property
+    def registry_address(self) -> str | None:
+        """HOST:PORT of the schema registry; None without one."""
+        return None if self._registry is None else self._registry.address
 
     @property
     def bootstrap(self) -> str:
@@ -459,8 +466,8 @@ class Supervisor:
         self._changed = trio.Event()
 
 
-class AdminListener(Protocol):
-    """Interface to the listener of `http`, which is a higher room and is loaded only if it is on. It serves through all
+class HttpListener(Protocol):
+    """Interface to a listener of `http`, which is a higher room and is loaded only if it is on. It serves through all
     runs."""
 
     @property
@@ -481,8 +488,8 @@ class AdminListener(Protocol):
         """Serve until cancelled."""
 
 
-def warn_of_way_around(static: StaticConfig, admin: AdminListener) -> None:
-    """Log one line if logins or ACLs are set, but the admin listener requires no token, and so bypasses both."""
+def warn_of_way_around(static: StaticConfig, listener: HttpListener, name: str) -> None:
+    """Log one line if logins or ACLs are set, but an HTTP listener requires no token, and so bypasses both."""
     nodes = [static.node(node_id) for node_id in static.node_ids]
     what = [
         name
@@ -492,11 +499,12 @@ def warn_of_way_around(static: StaticConfig, admin: AdminListener) -> None:
         )
         if is_set
     ]
-    if what and not admin.has_token:
+    if what and not listener.has_token:
         log.warning(
-            "the admin listener at %s bypasses %s: without a token, every user and program on this machine can read and"
+            "the %s at %s bypasses %s: without a token, every user and program on this machine can read and"
             " change everything; set a token (--admin-token-file FILE, %s, or admin_token of ottla.Broker)",
-            admin.address,
+            name,
+            listener.address,
             " and ".join(what),
             "OTTLA_ADMIN_TOKEN",
         )
@@ -509,7 +517,8 @@ async def run_supervisor(
     clock: Clock | None = None,
     files: Files | None = None,
     rng: random.Random | None = None,
-    admin: AdminListener | None = None,
+    admin: HttpListener | None = None,
+    registry: HttpListener | None = None,
     prepare: Callable[[Broker], Awaitable[object]] | None = None,
 ) -> AsyncIterator[Supervisor]:
     """Start a broker, yield its runs while the block runs, and stop it cleanly.
@@ -530,16 +539,18 @@ async def run_supervisor(
         files=files or OsFiles(),
         rng=rng or random.Random(),
         admin=admin,
+        registry=registry,
         prepare=prepare,
     )
+    http = [listener for listener in (admin, registry) if listener is not None]
     try:
         supervisor.listen()
-        if admin is not None:
-            admin.bind()
-            warn_of_way_around(static, admin)
+        for listener in http:
+            listener.bind()
+            warn_of_way_around(static, listener, "admin listener" if listener is admin else "schema registry")
         async with open_plain_nursery() as nursery:
-            if admin is not None:
-                nursery.start_soon(admin.run, supervisor)
+            for listener in http:
+                nursery.start_soon(listener.run, supervisor)
             try:
                 await nursery.start(supervisor.run)
                 yield supervisor
@@ -549,5 +560,5 @@ async def run_supervisor(
                 nursery.cancel_scope.cancel()
     finally:
         close_all(supervisor.nodes)
-        if admin is not None:
-            admin.close()
+        for listener in http:
+            listener.close()

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from .dev_tls import Secured
 
 LISTENER = "localhost:9092"
+DEFAULT_REGISTRY = "localhost:8081"
+IN_USE = f"no registry: another program has {DEFAULT_REGISTRY}; --schema-registry 0 picks a free port"
 CLIENT_FILE = "client.properties"
 LOGIN = """\
 # log in as user {name}; put the password here
@@ -31,7 +33,7 @@ OVER_TLS = """\
     """
 WHOSE_PASSWORD = "# log in as user {name}; replace … with the password\n    "
 NOTES = """\
-The same as `ottla serve --profile dev --listener localhost:9092 --admin 9099`, with a temporary data directory unless --data is
+The same as `ottla serve --profile dev --listener localhost:9092 --admin 9099 --schema-registry 8081`, with a temporary data directory unless --data is
 given. By default it listens on the loopback addresses 127.0.0.1 and ::1 only. Two lines of output are for programs: the first is
 `ready HOST:PORT[,HOST:PORT...]`, and `control http://HOST:PORT` has the address of the admin API. Ctrl-C stops the broker.
 """
@@ -39,6 +41,7 @@ given. By default it listens on the loopback addresses 127.0.0.1 and ::1 only. T
 HELLO = """
 Kafka clients   {bootstrap}
 status page     http://{admin}/
+schemas         {registry}
 control         http://{admin}   (admin API: /v1/openapi.json, /metrics, /healthz)
 data            {data}
 {tls}
@@ -81,6 +84,12 @@ def add_options(parser: Parser) -> None:
     )
     parser.add_argument("--admin-token-file", metavar="FILE", help="file with the bearer token for the admin API")
     parser.add_argument(
+        "--schema-registry",
+        metavar="[HOST:]PORT",
+        help="address of the schema registry; port 0 picks a free one, off starts none (default: "
+        f"{DEFAULT_REGISTRY}, or none if another program has that port)",
+    )
+    parser.add_argument(
         "--nodes",
         type=number(1),
         metavar="N",
@@ -100,6 +109,8 @@ def run(options: argparse.Namespace) -> int:
         from .serve import serve
 
     options.config, options.profile = None, "dev"
+    options.registry_may_fail = options.schema_registry is None
+    options.schema_registry = None if options.schema_registry == "off" else options.schema_registry or DEFAULT_REGISTRY
     options.listener = options.listener or [LISTENER]
     options.user = users_given(options)
     from ...storage.topics.options import ConfigError  # imported as late as the start
@@ -122,18 +133,31 @@ def run(options: argparse.Namespace) -> int:
         options.data = os.path.join(str(temporary), "data")  # files next to it are deleted with it
         data = f"{options.data}, removed at exit"
     try:
-        return serve(options, partial(hello, data, temporary))
+        return serve(options, partial(hello, data, temporary, "off" if options.schema_registry is None else IN_USE))
     except CommandError as error:
-        hint = "; use --listener 127.0.0.1:0 and --admin 0 for free ports" if "in use" in str(error) else ""
+        hint = (
+            "; use --listener 127.0.0.1:0, --admin 0 and --schema-registry 0 for free ports"
+            if "in use" in str(error)
+            else ""
+        )
         raise CommandError(f"{error}{hint}", error.exit_code) from error
     finally:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def hello(data: str, temporary: str | None, supervisor: Supervisor, secured: Secured | None) -> str:
-    """Return the text to paste. It contains no passwords: they are in a file that is deleted at exit."""
+def hello(
+    data: str, temporary: str | None, without_registry: str, supervisor: Supervisor, secured: Secured | None
+) -> str:
+    """Return the text to paste. It contains no passwords: they are in a file that is deleted at exit.
+
+    Args:
+        without_registry: The line on the schema registry if there is none.
+    """
     address, admin = supervisor.nodes[0].listeners[0].client_address, str(supervisor.admin_address)
+    registry = without_registry
+    if supervisor.registry_address is not None:
+        registry = f"http://{supervisor.registry_address}   (the API of Confluent's Schema Registry)"
     exports = ""
     if address != LISTENER:
         exports += f"    export {BOOTSTRAP}={address}\n"
@@ -161,6 +185,7 @@ def hello(data: str, temporary: str | None, supervisor: Supervisor, secured: Sec
         bootstrap=",".join(node.listeners[0].client_address for node in supervisor.nodes),
         address=address,
         admin=admin,
+        registry=registry,
         data=data,
         exports=exports,
         login=login,

@@ -28,7 +28,7 @@ from ...storage.disk.own_files import read_secrets
 from ...storage.kernel import COMPILED
 from ...storage.topics.config import ConfigError
 from ..broker.broker import Broker
-from ..broker.supervisor import AdminListener, Supervisor, run_supervisor
+from ..broker.supervisor import HttpListener, Supervisor, run_supervisor
 from ..cluster.opening import static_config_with_stored_id
 from ..config.properties import Properties, parse_server_properties, refuse_comma
 from ..config.static_config import StaticConfig, default_listener
@@ -140,7 +140,9 @@ def serve(
             log.warning("%s", line)
         _prepare_process()
         stop.listen()
-        return trio.run(_run, static, hello, _admin_http(options), _prepare(options.seed), stop, None, secured)
+        return trio.run(
+            _run, static, hello, _admin_http(options), _prepare(options.seed), stop, None, secured, _registry(options)
+        )
     except (ConfigError, ControlError, DataDirectoryError, OSError) as error:
         if stop.may_end:
             log.exception("the broker failed")
@@ -321,15 +323,30 @@ def _prepare(path: str | None) -> Callable[[Broker], Awaitable[object]] | None:
     return partial(apply_seed, seed=seed_from(path), unless_there=True)
 
 
-def _admin_http(options: argparse.Namespace) -> AdminListener | None:
+def _admin_http(options: argparse.Namespace) -> HttpListener | None:
     token = _admin_token(options.admin_token_file)
     if options.admin is None:
-        if options.admin_token_file is not None:
-            raise ConfigError("--admin-token-file requires --admin")
+        if options.admin_token_file is not None and options.schema_registry is None:
+            raise ConfigError("--admin-token-file requires --admin or --schema-registry")
         return None
     from ..http.listener import AdminHttp
 
     return AdminHttp(options.admin, token)
+
+
+def _registry(options: argparse.Namespace) -> HttpListener | None:
+    if options.schema_registry is None:
+        return None
+    from ..http.registry_listener import RegistryHttp
+
+    found = RegistryHttp(options.schema_registry, _admin_token(options.admin_token_file))
+    if getattr(options, "registry_may_fail", False):
+        try:
+            found.reserve()
+        except OSError as error:
+            log.warning("no schema registry: %s", error)
+            return None
+    return found
 
 
 def _admin_token(path: str | None) -> str | None:
@@ -391,15 +408,16 @@ def _prepare_process() -> None:
 async def _run(
     static: StaticConfig,
     hello: Callable[[Supervisor, Secured | None], str] | None,
-    admin: AdminListener | None,
+    admin: HttpListener | None,
     prepare: Callable[[Broker], Awaitable[object]] | None,
     stop: StopSignals,
     files: Files | None = None,
     secured: Secured | None = None,
+    registry: HttpListener | None = None,
 ) -> int:
     """Run the broker; return the exit code. `files` are the system's by default."""
     async with (
-        run_supervisor(static, files=files, admin=admin, prepare=prepare) as supervisor,
+        run_supervisor(static, files=files, admin=admin, registry=registry, prepare=prepare) as supervisor,
         open_plain_nursery() as nursery,
     ):
         if not COMPILED:

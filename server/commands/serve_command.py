@@ -79,6 +79,11 @@ def add_options(parser: Parser) -> None:
         metavar="FILE",
         help="file with the bearer token for the admin API (default: the token in $OTTLA_ADMIN_TOKEN, if set)",
     )
+    parser.add_argument(
+        "--schema-registry",
+        metavar="[HOST:]PORT",
+        help="address of the schema registry over HTTP; other than loopback, it requires the admin API's token (default: off)",
+    )
     beginning_options(parser)
     parser.add_argument("--hello", action="store_true", help="print example client code on start")
     parser.add_argument("--verbose", action="store_true", help="log at level DEBUG to standard error (default: INFO)")

@@ -10,14 +10,14 @@ from ...protocol.batch_builder import build_batch
 from ...protocol.errors import CorruptRecordError, KafkaError
 from ...protocol.records import Record, RecordBatch, batches
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
-from ...storage.disk.files import FileSlice, WouldWaitError
-from ...storage.logs.log import Log
+from ...storage.disk.files import FileSlice
 from ..broker.broker import Broker
 from ..client.values import murmur2, partition_of_hash
 from ..partitions.large_appends import append_later
+from ..partitions.reading import read_part
 from ..partitions.topics import NO_LEADER
 from ..runtime.errors import ControlError, Kind, check_number, refusal
-from ..runtime.threads import TRIES_MAX, Work, in_thread, in_worker, load_cold
+from ..runtime.threads import Work, in_thread, in_worker
 from .operation import INT64_MAX, Encoding, Length, Name, PartitionId, Range, TopicName, decoded, encoded, operation
 from .partitions import logs_of, topic_named
 
@@ -110,7 +110,10 @@ async def read_records(
     records: list[RecordState] = []
     size_bytes = 0
     while at < end and len(records) < count and size_bytes < READ_BYTES_MAX:
-        part = await _part(log, at, end, READ_BYTES_MAX - size_bytes)
+        try:
+            part = await read_part(log, at, end, READ_BYTES_MAX - size_bytes)
+        except KafkaError as error:
+            raise refusal(error) from error
         if not len(part):
             at = end
         elif len(part) > UNPACKED_BYTES_MAX:
@@ -127,21 +130,6 @@ async def read_records(
             size_bytes += max(len(part), told_bytes)
             records += found
     return RecordList(topic, partition, tuple(records), at, log.log_start_offset, end)
-
-
-async def _part(log: Log, at: int, end: int, max_bytes: int) -> FileSlice:
-    """Return whole batches from `at` on."""
-    tries = 0
-    while True:
-        tries += 1
-        at_once = tries < TRIES_MAX
-        try:
-            place = log.locate(end, at_once=at_once)
-            return log.fetch(max(at, log.log_start_offset), max_bytes=max_bytes, end=place, at_once=at_once).records
-        except WouldWaitError as cold:
-            await load_cold(cold, log)
-        except KafkaError as error:
-            raise refusal(error) from error
 
 
 def _records(part: FileSlice, at: int, count: int, max_bytes: int) -> tuple[list[RecordState], int, int]:

@@ -16,7 +16,7 @@ import trio
 from ...storage.disk.files import Files
 from ...storage.disk.os_files import OsFiles, UnsyncedFiles
 from ..broker.broker import Broker
-from ..broker.supervisor import AdminListener, Supervisor, run_supervisor
+from ..broker.supervisor import HttpListener, Supervisor, run_supervisor
 from ..config.properties import refuse_comma
 from .options import BrokerArguments, Options, checked, takes_arguments
 
@@ -113,7 +113,9 @@ async def open_broker(
         clock: The broker's clock, which tests can move.
         rng: Source of ids, jitter and replica placement; a seeded one makes them reproducible.
         admin: [HOST:]PORT of the admin HTTP listener (default: no listener).
-        admin_token: Bearer token for the admin listener; without one it accepts loopback addresses only.
+        admin_token: Bearer token for the admin listener and the schema registry; without one they accept loopback addresses
+            only.
+        schema_registry: Serve a schema registry, on a free port or on [HOST:]PORT; `Broker.schema_registry` is its URL.
         emulate: Release of Apache Kafka to emulate, e.g. `"2.8"`: its APIs, versions and features.
         telemetry: Receiver of client metrics (KIP-714): a directory for reports, or a function of an
             `ottla.server.telemetry.receivers.ClientMetrics`, called in a thread (default: clients are not asked for metrics).
@@ -151,8 +153,15 @@ async def embedded_supervisor(options: Options) -> AsyncIterator[Supervisor]:
     with data_directory(options.data_dir) as (data_dir, files):
         static = options.static_config(files, data_dir)
         admin = None if options.admin is None else _admin_http(options.admin, options.admin_token)
+        registry = None if options.schema_registry is None else _registry(options.schema_registry, options.admin_token)
         async with run_supervisor(
-            static, clock=options.clock, files=files, rng=options.rng, admin=admin, prepare=_prepare(options)
+            static,
+            clock=options.clock,
+            files=files,
+            rng=options.rng,
+            admin=admin,
+            registry=registry,
+            prepare=_prepare(options),
         ) as supervisor:
             yield supervisor
 
@@ -182,7 +191,13 @@ async def _apply_seed(broker: Broker, seed: Seed) -> None:
     await apply_seed(broker, seed, unless_there=True)
 
 
-def _admin_http(address: str, token: str | None) -> AdminListener:
+def _admin_http(address: str, token: str | None) -> HttpListener:
     from ..http.listener import AdminHttp  # h11 is loaded only where it is used
 
     return AdminHttp(address, token)
+
+
+def _registry(address: str, token: str | None) -> HttpListener:
+    from ..http.registry_listener import RegistryHttp
+
+    return RegistryHttp(address, token)

@@ -57,6 +57,7 @@ class BrokerArguments(TypedDict, total=False):
     rng: random.Random | None
     admin: str | int | None
     admin_token: str | None
+    schema_registry: bool | str | int
     emulate: str | None
     telemetry: TelemetryReceiver | None
     seed: SeedSource | None
@@ -71,6 +72,7 @@ _DEFAULTS: Mapping[str, Any] = dict.fromkeys(BrokerArguments.__annotations__) | 
     "nodes": 1,
     "profile": "dev",
     "listener": LISTENER,
+    "schema_registry": False,
     "tls": False,
 }
 _TYPES: Mapping[str, tuple[Any, ...]] = {
@@ -86,6 +88,7 @@ _TYPES: Mapping[str, tuple[Any, ...]] = {
     "rng": (random.Random, NoneType),
     "admin": (str, int, NoneType),
     "admin_token": (str, NoneType),
+    "schema_registry": (bool, str, int),
     "emulate": (str, NoneType),
     "telemetry": (str, os.PathLike, Callable, NoneType),
     "seed": (str, os.PathLike, Mapping, NoneType),
@@ -110,6 +113,8 @@ class Options:
     rng: random.Random | None
     admin: str | None
     admin_token: str | None = field(repr=False)
+    schema_registry: str | None
+    """`[HOST:]PORT`; None without a schema registry."""
     emulate: str | None
     telemetry: str | Callable[[Any], object] | None
     seed: Seed | None
@@ -222,6 +227,7 @@ def checked(callee: str, data_dir: str | os.PathLike[str] | None, arguments: Bro
         given["rng"],
         None if admin is None else str(admin),
         given["admin_token"],
+        _registry_address(given["schema_registry"]),
         given["emulate"],
         telemetry if telemetry is None or callable(telemetry) else _directory(telemetry),
         None if seed is None else _seed(seed),
@@ -246,6 +252,12 @@ def _quotas(quotas: Quotas) -> Quotas:
     except ControlError as error:
         raise ConfigError(f"quotas: {error}") from None
     return {entity: dict(values) for entity, values in quotas.items()}
+
+
+def _registry_address(given: bool | str | int) -> str | None:
+    if isinstance(given, bool):
+        return "0" if given else None
+    return str(given)
 
 
 def _acls(lines: Iterable[str]) -> tuple[str, ...]:

@@ -29,7 +29,8 @@ Arguments = TypeVarTuple("Arguments")
 Parameters = ParamSpec("Parameters")
 
 _ELSEWHERE = (
-    "the broker runs in the parent process; after a fork only broker.bootstrap and broker.admin are available."
+    "the broker runs in the parent process; after a fork only broker.bootstrap, broker.admin and"
+    " broker.schema_registry are available."
     " Use them with a client, or start the broker after the fork"
 )
 _HOW_TO_START = "use `with ottla.Broker() as broker:`, or call start()"
@@ -189,6 +190,15 @@ class Running:
         RuntimeError: The broker is not running.
         """
         return self._last_run.supervisor.admin_address
+
+    @property
+    def schema_registry(self) -> str | None:
+        """URL of the schema registry, or None without one. Also available in a forked process.
+
+        RuntimeError: The broker is not running.
+        """
+        address = self._last_run.supervisor.registry_address
+        return None if address is None else f"http://{address}"
 
     @property
     def tls(self) -> Tls:

@@ -14,6 +14,7 @@ it. Servers on other ports of this host can, since browsers send it to them.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import ipaddress
@@ -58,8 +59,8 @@ def checked_token(token: str, where: str) -> str:
     return token
 
 
-def parse_address(text: str, *, has_token: bool = False) -> tuple[str, int]:
-    """Parse `[HOST:]PORT` of the admin listener. The default host is localhost, which means both loopback addresses.
+def parse_address(text: str, *, has_token: bool = False, option: str = "--admin") -> tuple[str, int]:
+    """Parse `[HOST:]PORT` of an HTTP listener, the value of `option`. The default host is localhost, which means both loopback addresses.
 
     Raises:
         ConfigError: Malformed, or without a token not a loopback address.
@@ -67,10 +68,10 @@ def parse_address(text: str, *, has_token: bool = False) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") or "localhost"
     if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
-        raise ConfigError(f"Invalid value {text} for --admin: must be [HOST:]PORT, port up to 65535")
+        raise ConfigError(f"Invalid value {text} for {option}: must be [HOST:]PORT, port up to 65535")
     if not has_token and not _is_loopback(host):
         raise ConfigError(
-            f"Invalid value {text} for --admin: must be a loopback address unless --admin-token-file FILE or"
+            f"Invalid value {text} for {option}: must be a loopback address unless --admin-token-file FILE or"
             " OTTLA_ADMIN_TOKEN is set"
         )
     return host, int(port)
@@ -89,13 +90,16 @@ class Access:
     Args:
         token: The token that every call needs; None: no token.
         page_token: The token that the status page's calls need: visible ASCII, drawn for this listener.
+        takes_basic: Whether the token may also be the password of Basic authentication, with any user name. Only for a
+            listener without pages: browsers remember such a password.
     """
 
-    def __init__(self, token: str | None, page_token: str) -> None:
+    def __init__(self, token: str | None, page_token: str, *, takes_basic: bool = False) -> None:
         self.page_token = page_token
         self.has_token = token is not None
         tokens = (page_token,) if token is None else (page_token, token)
         self._digests = tuple(map(_digest, tokens))
+        self._takes_basic = takes_basic
         self._session = hmac.new(page_token.encode(), b"who has shown the token", hashlib.sha256).hexdigest()
 
     def check_page(self, headers: Mapping[str, str]) -> None:
@@ -115,7 +119,9 @@ class Access:
             return
         if not self._is_shown(headers):
             raise HttpRefusal(
-                401, "Authorization: expected the bearer token of this listener", ("www-authenticate", "Bearer")
+                401,
+                "Authorization: expected the bearer token of this listener",
+                ("www-authenticate", 'Basic realm="ottla"' if self._takes_basic else "Bearer"),
             )
 
     def may_read(self, headers: Mapping[str, str]) -> bool:
@@ -136,9 +142,10 @@ class Access:
 
     def _is_shown(self, headers: Mapping[str, str]) -> bool:
         scheme, _, given = headers.get("authorization", "").partition(" ")
-        digest = _digest(given.strip())
+        is_basic = self._takes_basic and scheme.lower() == "basic"
+        digest = _digest(_password(given.strip()) if is_basic else given.strip())
         found = [hmac.compare_digest(digest, each) for each in self._digests]
-        return any(found) and scheme.lower() == "bearer"
+        return any(found) and (is_basic or scheme.lower() == "bearer")
 
     @staticmethod
     def _cookie_name(headers: Mapping[str, str]) -> str:
@@ -153,6 +160,14 @@ def _is_of(origin: str, host: str | None) -> bool:
         return host is not None and urlsplit(origin).scheme in ("http", "https") and urlsplit(origin).netloc == host
     except ValueError:
         return False
+
+
+def _password(credentials: str) -> str:
+    """Return the password of Basic authentication; "" if it is malformed."""
+    try:
+        return base64.b64decode(credentials, validate=True).decode("latin-1").partition(":")[2]
+    except ValueError:
+        return ""
 
 
 def _digest(token: str) -> bytes:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import h11
 import trio
 
-from ..page.pages import STATIC, PageReply, Pages, Stream
 from ..page.section import EVENTS
 from ..runtime.time_slices import TimeSlice
 from .access import Access, HttpRefusal
-from .answering import Answering, Reply, query_fields, refusal
 from .call import JSON_TYPE
-from .table import Route, split
+from .replies import Reply, query_fields, refusal
+from .routing import Route, RouteTable, split
+
+if TYPE_CHECKING:  # A listener without pages must not load them.
+    from ..page.pages import PageReply, Pages, Stream
 
 HEAD_BYTES_MAX = 16 << 10
 BODY_BYTES_MAX = 4 << 20
@@ -33,10 +35,21 @@ _BUSY = "too many connections; try again later"
 _WITHOUT_BODY = ("GET", "HEAD", "DELETE")
 
 
+class Answers(Protocol):
+    """The calls of a listener."""
+
+    @property
+    def table(self) -> RouteTable[Any]:
+        """Table of the calls."""
+
+    async def answer(self, route: Route[Any], body: bytes) -> Reply:
+        """Run a call and return its response, which may be an error."""
+
+
 class HttpRequest(NamedTuple):
     """A request for a call."""
 
-    route: Route
+    route: Route[Any]
     body: bytes
 
 
@@ -48,13 +61,13 @@ class PageRequest(NamedTuple):
     headers: Mapping[str, str]
 
     @classmethod
-    def from_request(cls, method: str, target: str, headers: Mapping[str, str]) -> PageRequest | None:
-        """Return the request if it is for a page, else None.
+    def from_request(cls, pages: Pages, method: str, target: str, headers: Mapping[str, str]) -> PageRequest | None:
+        """Return the request if it is for one of `pages`, else None.
 
         HttpRefusal 400: `target` is not a path, or its query is too long.
         """
         path, query = split(target)
-        if (method, path) == LOGIN or (method in ("GET", "HEAD") and Pages.has(path)):
+        if (method, path) == LOGIN or (method in ("GET", "HEAD") and pages.has(path)):
             fields = dict(query_fields(query))
             if method == "HEAD":
                 fields.pop(EVENTS, None)
@@ -68,6 +81,8 @@ class PageRequest(NamedTuple):
     @property
     def is_for_all(self) -> bool:
         """Whether it reveals nothing about the broker: files on the appearance of pages."""
+        from ..page.pages import STATIC
+
         return self.path.startswith(STATIC)
 
 
@@ -90,23 +105,29 @@ class HttpConversation:
     Args:
         address: The client's address.
         for_probes: The connection answers one request, only if that needs no token.
+        content_types: Content types of requests with a body.
+        refuse: Function of a status, a sentence and headers that returns the response of a refused request.
     """
 
     def __init__(
         self,
         stream: trio.abc.Stream,
-        answering: Answering,
+        answering: Answers,
         access: Access,
         pages: Pages | None = None,
         *,
         address: str = "",
         for_probes: bool = False,
+        content_types: Collection[str] = (JSON_TYPE,),
+        refuse: Callable[..., Reply] = refusal,
     ) -> None:
         self.address = address
         self._stream = stream
         self._pages = pages
         self._answering = answering
         self._access = access
+        self._content_types = content_types
+        self._refuse = refuse
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
         self._wants_no_body = False
         self._for_probes = for_probes
@@ -144,9 +165,9 @@ class HttpConversation:
                 if reply is None:
                     return
             except h11.RemoteProtocolError as error:
-                reply = refusal(error.error_status_hint, f"not HTTP: {error}")
+                reply = self._refuse(error.error_status_hint, f"not HTTP: {error}")
             except HttpRefusal as error:
-                reply = refusal(error.status, str(error), *error.headers)
+                reply = self._refuse(error.status, str(error), *error.headers)
             is_taken = await self._respond(reply)
             if not is_taken or self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
                 return
@@ -172,7 +193,10 @@ class HttpConversation:
         self._wants_no_body = method == "HEAD"
         self._access.check_page(headers)
         target = request.target.decode("ascii", "replace")
-        if self._pages is not None and (asked := PageRequest.from_request(method, target, headers)) is not None:
+        if (
+            self._pages is not None
+            and (asked := PageRequest.from_request(self._pages, method, target, headers)) is not None
+        ):
             if asked.is_login:
                 self._check_token(headers)
             elif self._access.may_read(headers):
@@ -192,8 +216,8 @@ class HttpConversation:
                 raise HttpRefusal(503, _BUSY)
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         has_body = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
-        if has_body and method not in _WITHOUT_BODY and kind != JSON_TYPE:
-            raise HttpRefusal(415, f"Content-Type: expected {JSON_TYPE}, found {kind[:60]!r}")
+        if has_body and method not in _WITHOUT_BODY and kind not in self._content_types:
+            raise HttpRefusal(415, f"Content-Type: expected {' or '.join(self._content_types)}, found {kind[:60]!r}")
         body = await self._body()
         return None if body is None else HttpRequest(route, body)
 
@@ -228,6 +252,8 @@ class HttpConversation:
 
     async def _page(self, asked: PageRequest) -> Reply | None:
         """Return a page; None after a watched page whose client has disconnected."""
+        from ..page.pages import Stream
+
         pages, access = self._pages, self._access
         assert pages is not None
         if asked.is_login:
@@ -235,7 +261,7 @@ class HttpConversation:
         if not asked.is_for_all and not access.may_read(asked.headers):
             return _reply(await pages.ask_for_token())
         shown = await pages.answer(asked.path, asked.query)
-        if isinstance(shown, PageReply):
+        if not isinstance(shown, Stream):
             return _reply(shown)
         await self._watched(shown)
         return None

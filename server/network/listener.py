@@ -237,7 +237,11 @@ class Listener:
         """
         self.close()
         with suppress(OSError):
-            self._reserved = self._bound()
+            self.reserve()
+
+    def reserve(self) -> None:
+        """Keep the port for a later `bind`, without listening. OSError as for `bind`."""
+        self._reserved = self._bound()
 
     def pause_accepting(self) -> None:
         """Keep listening, but let accepting tasks end: new connections wait for the next tasks that accept."""

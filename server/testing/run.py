@@ -32,8 +32,9 @@ FIXTURES = {
     "kafka_bootstrap",
     "kafka_topic",
     "kafka_group_id",
+    "kafka_schema_registry",
 }
-SHARED = {"kafka_broker", "kafka_bootstrap", "kafka_topic"}
+SHARED = {"kafka_broker", "kafka_bootstrap", "kafka_topic", "kafka_schema_registry"}
 """Fixtures that use the one broker of the run."""
 LOG_LINES = 100
 """Largest number of lines of the broker's log that are shown with a failed test."""

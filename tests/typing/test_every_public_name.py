@@ -167,11 +167,13 @@ def test_life(tmp_path: Path) -> None:
         listener="127.0.0.1:0",
         rng=random.Random(1),
         admin=0,
+        schema_registry=True,
         emulate="3.9",
     )
     assert broker.start() is broker
     assert (broker.state, broker.data_dir) == ("serving", str(tmp_path / "data"))
     assert broker.admin is not None
+    assert broker.schema_registry is not None and broker.schema_registry.startswith("http://")
     assert broker.run(node_count, broker) == 1
     broker.stop()
     with ottla.Broker() as other:
@@ -190,8 +192,9 @@ async def test_in_trio() -> None:
         assert another.state == "serving"
 
 
-def test_names(kafka_group_id: str, kafka_topic: str) -> None:
+def test_names(kafka_group_id: str, kafka_topic: str, kafka_schema_registry: str) -> None:
     assert kafka_group_id != kafka_topic
+    assert kafka_schema_registry.startswith("http://")
 
 
 def test_clients_log_in() -> None:

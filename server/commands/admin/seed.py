@@ -24,6 +24,8 @@ NOTES = """\
     billing: {orders: {0: 1, 1: latest}}
   cases:
     - {name: trailing-marker, topic: t}
+  schemas:
+    orders-value: {type: record, name: Order, fields: [{name: total, type: int}]}
 """
 
 
@@ -45,7 +47,7 @@ def _seed(options: argparse.Namespace) -> None:
 def _print_created(answer: dict[str, Any]) -> None:
     if answer["topics"]:
         show_rows(answer["topics"])
-    for what in ("groups", "cases"):
+    for what in ("groups", "cases", "subjects"):
         if answer[what]:
             show(f"{what}: {', '.join(answer[what])}")
 

@@ -49,6 +49,7 @@ ROWS: dict[str, CommandRow] = {
         CommandRow("quotas", "list, set and remove client quotas, and show throttled clients", "admin.quotas"),
         CommandRow("produce", "write records to a topic", "kafka.produce"),
         CommandRow("consume", "show the records of a topic", "kafka.consume"),
+        CommandRow("schemas", "list, show, register and check schemas in a schema registry", "schemas"),
         CommandRow("explain", "show why a topic is or is not compacted, and how to get it compacted", "admin.explain"),
         CommandRow("compact", "run the cleaner on a compacted topic now", "admin.compact:COMPACT"),
         CommandRow("roll", "roll the active segments of a topic", "admin.compact:ROLL"),

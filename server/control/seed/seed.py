@@ -16,12 +16,17 @@
       - User:alice allow READ,WRITE topic:orders*         # one line each, as in `security.acls.acl`
     quotas:
       client-id=app: {producer_byte_rate: 1048576}        # by entity, as in `control.quotas`
+    schemas:
+      orders-value:                                       # versions of a subject, oldest first; or only one
+        - {type: record, name: Order, fields: [...]}      # Avro; or a text
+        - {kind: PROTOBUF, schema: 'syntax = "proto3"; …', references: [{name: n, subject: s, version: 1}]}
 
 Checks that need no broker are made here, the others by `seeding`.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -30,21 +35,27 @@ from typing import Any
 
 from ....storage.disk.paths import PARTITION_MAX
 from ...broker.broker import Broker
+from ...registry.errors import RegistryError
+from ...registry.names import normalized
+from ...registry.records import Content, UnreadableRecordError, content_of, references_of
+from ...registry.schemas import KINDS
 from ...runtime.errors import ControlError, Kind
 from ...runtime.time_slices import TimeSlice
 from ...security.acls.acl import parse_new
 from ..cases.load import case_of
 from ..quotas import check_all, list_quotas
 from .fields import NOT_FINITE, SEED_BYTES_MAX, SeedField, field_of, field_of_text
-from .values import bytes_of, timestamp_of
+from .values import bytes_of, plain_value, timestamp_of
 
 RECORDS_MAX = 1_000_000
 RECORD_BYTES_MAX = 256 << 20
 """Maximum bytes of all keys and values, repetitions included."""
 REPEAT = "{n}"
 
-FIELDS = ("topics", "groups", "cases", "acls", "quotas")
+FIELDS = ("topics", "groups", "cases", "acls", "quotas", "schemas")
 TOPIC_FIELDS = ("partitions", "replication_factor", "configs", "records")
+SCHEMA_FIELDS = ("schema", "kind", "references")
+SCHEMAS_MAX = 10_000
 RECORD_FIELDS = ("key", "value", "headers", "partition", "timestamp", "repeat")
 EARLIEST, LATEST = "earliest", "latest"
 
@@ -130,6 +141,16 @@ class SeedQuotas:
 
 
 @dataclass(frozen=True, slots=True)
+class SeedSchema:
+    """A version of a subject of the schema registry."""
+
+    field: SeedField
+    subject: str
+    content: Content
+    """The schema; it is parsed when it is registered."""
+
+
+@dataclass(frozen=True, slots=True)
 class Seed:
     """A parsed seed with valid fields; whether a broker can create it is checked later."""
 
@@ -139,6 +160,7 @@ class Seed:
     cases: tuple[SeedCase, ...] = ()
     acls: tuple[SeedAcl, ...] = ()
     quotas: tuple[SeedQuotas, ...] = ()
+    schemas: tuple[SeedSchema, ...] = ()
 
 
 SeedSource = str | os.PathLike[str] | Mapping[str, Any]
@@ -190,7 +212,10 @@ def seed_of(field: SeedField) -> Seed:
         taken.add(case.topic)
     acls = tuple(_acl(each) for each in (members["acls"].items() if _is_there(members.get("acls")) else ()))
     quotas = tuple(_quotas(entity, each) for entity, each in _members(members.get("quotas")))
-    return Seed(field.source, topics, groups, cases, acls, quotas)
+    schemas = tuple(each for subject, found in _members(members.get("schemas")) for each in _schemas(subject, found))
+    if len(schemas) > SCHEMAS_MAX:
+        raise members["schemas"].error(f"too many schemas ({len(schemas)}, limit {SCHEMAS_MAX})")
+    return Seed(field.source, topics, groups, cases, acls, quotas, schemas)
 
 
 def _is_there(field: SeedField | None) -> bool:
@@ -295,6 +320,36 @@ def _quotas(entity: str, field: SeedField) -> SeedQuotas:
     except ControlError as error:
         raise field.error(str(error)) from None
     return SeedQuotas(field, entity, values)
+
+
+def _schemas(subject: str, field: SeedField) -> Iterator[SeedSchema]:
+    try:
+        name = normalized(subject)
+    except RegistryError as error:
+        raise field.error(str(error)) from None
+    for each in field.items() if isinstance(field.value, list) else [field]:
+        yield SeedSchema(each, name, _schema(each))
+
+
+def _schema(field: SeedField) -> Content:
+    if not isinstance(field.value, dict) or "schema" not in field.value:
+        return content_of("AVRO", _schema_text(field))
+    members = field.mapping(SCHEMA_FIELDS)
+    kind = members["kind"].text() if "kind" in members else "AVRO"
+    if kind not in KINDS:
+        raise members["kind"].error(f"expected one of {', '.join(KINDS)}, found {kind[:60]!r}")
+    found = plain_value(members["references"]) if "references" in members else None
+    try:
+        return content_of(kind, _schema_text(members["schema"]), references_of(found))
+    except UnreadableRecordError as error:
+        raise field.error(str(error)) from None
+
+
+def _schema_text(field: SeedField) -> str:
+    """Return the text of a schema, which may be a mapping or a list instead."""
+    if isinstance(field.value, dict | list):
+        return json.dumps(plain_value(field))
+    return field.text()
 
 
 def _acl(field: SeedField) -> SeedAcl:

@@ -33,6 +33,7 @@ from ...cluster.topic_plans import TopicPlan
 from ...config.changes import check_topic_configs
 from ...partitions.internal_topics import INTERNAL_TOPICS
 from ...partitions.topics import Topic
+from ...registry.errors import RegistryError
 from ...runtime.errors import ControlError, Kind, did_you_mean, refusal
 from ...runtime.threads import Work, in_thread, in_worker
 from ...runtime.time_slices import TimeSlice
@@ -73,6 +74,8 @@ class SeedResult:
     """Some or all of it existed from an earlier start; nothing was done."""
     acls: tuple[str, ...] = ()
     """ACLs that did not exist before."""
+    subjects: tuple[str, ...] = ()
+    """Subjects of the schema registry."""
 
 
 @dataclass(slots=True)
@@ -83,6 +86,7 @@ class _Created:
     groups: list[str]
     quotas: dict[str, dict[str, float | None]]
     """Previous quotas, by entity and key."""
+    subjects: list[str]
 
 
 @operation("POST", "/v1/seed", statuses=(404, 409))
@@ -121,7 +125,7 @@ async def apply_seed(broker: Broker, seed: Seed, *, unless_there: bool = False) 
     time_slice = TimeSlice()
     there = await _existing_parts(broker, seed, time_slice)
     if unless_there and there:
-        is_all = len(there) == len(seed.topics) + len(seed.cases) + len(seed.groups)
+        is_all = len(there) == len(seed.topics) + len(seed.cases) + len(seed.groups) + len(_subjects(seed))
         log.log(logging.INFO if is_all else logging.WARNING, "%s: seed skipped: %s exists", seed.source, there[0][1])
         return SeedResult(was_there=True)
     for field, what in there:
@@ -132,7 +136,7 @@ async def apply_seed(broker: Broker, seed: Seed, *, unless_there: bool = False) 
         )
     plans = await _plans(broker, seed, time_slice)
     await _check_groups(broker, seed, {plan.name: len(plan.replicas) for plan in plans}, time_slice)
-    made = _Created([], [], {})
+    made = _Created([], [], {}, [])
     try:
         for topic, plan in zip(seed.topics, plans, strict=True):
             made.topics.append(await _create_topic(broker, topic, plan))
@@ -142,6 +146,7 @@ async def apply_seed(broker: Broker, seed: Seed, *, unless_there: bool = False) 
             made.groups.append(group.name)
             await _commit(broker, group, time_slice)
         await _limit(broker, seed, made)
+        await _register(broker, seed, made)
         acls = await _add(broker, seed.acls)  # Last: nothing can fail after it.
     except BaseException:
         with trio.CancelScope(shield=True):
@@ -155,7 +160,50 @@ async def apply_seed(broker: Broker, seed: Seed, *, unless_there: bool = False) 
         tuple(group.name for group in seed.groups),
         tuple(case.topic for case in seed.cases),
         acls=acls,
+        subjects=tuple(_subjects(seed)),
     )
+
+
+def _subjects(seed: Seed) -> dict[str, SeedField]:
+    """Return the subjects of the schema registry, and where each begins."""
+    found: dict[str, SeedField] = {}
+    for each in seed.schemas:
+        found.setdefault(each.subject, each.field)
+    return found
+
+
+async def _register(broker: Broker, seed: Seed, made: _Created) -> None:
+    if not seed.schemas:
+        return
+    from ...registry.registry import NewSchema, registry_of  # Most seeds have no schemas.
+    from ...registry.topic import SCHEMAS_TOPIC
+
+    topics = broker.services.topics
+    is_new = topics.get(SCHEMAS_TOPIC) is None
+    for each in seed.schemas:
+        made.subjects.append(each.subject)
+        try:
+            await registry_of(broker).register(each.subject, NewSchema(each.content))
+        except RegistryError as error:
+            raise each.field.error(str(error), _KINDS.get(error.status, Kind.INVALID)) from error
+        finally:
+            if is_new and (topic := topics.get(SCHEMAS_TOPIC)) is not None:
+                made.topics.append(topic)
+                is_new = False
+
+
+_KINDS = {each.value: each for each in Kind}
+
+
+async def _delete_subjects(broker: Broker, subjects: Sequence[str]) -> None:
+    if not subjects:
+        return
+    from ...registry.registry import registry_of
+
+    for subject in dict.fromkeys(reversed(subjects)):
+        for permanent in (False, True):
+            with suppress(RegistryError):  # it was not registered yet, or the disk refuses everything
+                await registry_of(broker).delete_subject(subject, permanent=permanent)
 
 
 async def _limit(broker: Broker, seed: Seed, made: _Created) -> None:
@@ -193,6 +241,7 @@ async def _load(broker: Broker, case: SeedCase, made: _Created) -> None:
 async def _delete_created(broker: Broker, made: _Created) -> None:
     with suppress(ControlError):  # the disk refuses everything
         await set_all(broker, made.quotas)
+    await _delete_subjects(broker, made.subjects)
     # Groups before topics: deleting a topic deletes the group's offsets in it, and the group itself minutes later.
     for group in reversed(made.groups):
         with suppress(KafkaError):  # it was not made yet, or its disk refuses everything
@@ -216,6 +265,18 @@ async def _existing_parts(broker: Broker, seed: Seed, time_slice: TimeSlice) -> 
                 found.append((group.field, f"group {group.name}"))
         except KafkaError as error:
             raise group.field.error(str(refusal(error)), refusal(error).kind) from error
+    if seed.schemas:
+        from ...registry.registry import registry_of
+
+        try:
+            state = await registry_of(broker).state()
+        except RegistryError as error:
+            raise seed.schemas[0].field.error(str(error), Kind.FAILED) from error
+        found += [
+            (field, f"subject {subject}")
+            for subject, field in _subjects(seed).items()
+            if state.has_subject(subject, deleted=True)
+        ]
     return found
 
 

@@ -45,7 +45,7 @@ def _from_base64(field: SeedField) -> bytes:
 
 def _from_json(field: SeedField) -> bytes:
     try:
-        return json.dumps(_plain(field), separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+        return json.dumps(plain_value(field), separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
     except ValueError:
         raise field.expected("a JSON number") from None
 
@@ -108,12 +108,12 @@ def timestamp_of(field: SeedField) -> Callable[[int], int]:
     return lambda _: at_ms
 
 
-def _plain(field: SeedField) -> Any:
+def plain_value(field: SeedField) -> Any:
     value = field.value
     if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
+        return {name: plain_value(each) for name, each in value.items()}
     if isinstance(value, list):
-        return [_plain(each) for each in value]
+        return [plain_value(each) for each in value]
     if isinstance(value, datetime.date):
         return value.isoformat()
     if isinstance(value, bytes):

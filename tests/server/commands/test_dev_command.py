@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import signal
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +16,7 @@ import pytest
 
 import ottla
 from ottla.server.commands.frame.command_line import parse_command_line
+from ottla.server.commands.serve import _registry as registry_of_options
 from support.broker.raw_client import RawClient
 from support.broker.serve_process import PATIENCE_S, command
 from support.commands.command_runs import run_command
@@ -21,7 +24,7 @@ from support.commands.ended import ended
 
 METADATA = b"\0\0\0\x0e\0\x03\0\0\0\0\0\x01\xff\xff\0\0\0\0"
 """A Metadata request without a login before it."""
-FREE = ("--listener", "127.0.0.1:0", "--admin", "0")
+FREE = ("--listener", "127.0.0.1:0", "--admin", "0", "--schema-registry", "0")
 
 
 @contextmanager
@@ -60,9 +63,27 @@ def test_dev_prints_ready_and_commands_to_paste_and_leaves_nothing() -> None:
     assert not Path(directory[1]).exists()
 
 
+def test_dev_has_a_schema_registry_unless_it_is_off() -> None:
+    with dev(*FREE) as (_, text):
+        found = re.search(r"^schemas +http://(localhost:\d+) ", text, re.MULTILINE)
+        assert found is not None
+        assert run_command("schemas", "list", "--registry", found[1]).out == "no schemas\n"
+    with dev(*FREE, "--schema-registry", "off") as (_, text):
+        assert re.search(r"^schemas +off$", text, re.MULTILINE)
+
+
+def test_a_taken_port_of_the_registry_is_reported_and_is_fatal_only_if_it_was_requested() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"localhost:{taken.getsockname()[1]}"
+        run = run_command("dev", *FREE[:-1], address)
+        assert run.code == 2 and f"cannot listen on SCHEMA REGISTRY://{address}: Address already in use" in run.err
+        options = argparse.Namespace(schema_registry=address, admin_token_file=None, registry_may_fail=True)
+        assert registry_of_options(options) is None
+
+
 def test_on_all_addresses_dev_prints_the_advertised_one() -> None:
     advertised = "advertised.listeners=PLAINTEXT://broker.example:19092"
-    with dev("--listener", "0.0.0.0:0", "--override", advertised, "--admin", "0") as (_, text):
+    with dev("--listener", "0.0.0.0:0", "--override", advertised, *FREE[2:]) as (_, text):
         assert re.search(r"Kafka clients +broker\.example:19092\n", text)
         assert "    export OTTLA_BOOTSTRAP=broker.example:19092\n" in text
 
@@ -114,11 +135,11 @@ def test_a_given_directory_is_kept_and_commands_to_paste_are_valid(tmp_path: Pat
     assert (tmp_path / "kept" / ".kafka_cleanshutdown").exists()
 
 
-@pytest.mark.parametrize("which", ["--listener", "--admin"])
+@pytest.mark.parametrize("which", ["--listener", "--admin", "--schema-registry"])
 def test_a_port_in_use_is_one_line_with_a_remedy(
     which: str, broker: ottla.Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    taken = {"--listener": "127.0.0.1:0", "--admin": "0"} | {which: broker.bootstrap}
+    taken = {"--listener": "127.0.0.1:0", "--admin": "0", "--schema-registry": "0"} | {which: broker.bootstrap}
     words = [word for pair in taken.items() for word in pair]
     temporary = tmp_path / "temporary"
     temporary.mkdir()
@@ -127,5 +148,5 @@ def test_a_port_in_use_is_one_line_with_a_remedy(
     (line,) = done.err.splitlines()
     assert (done.code, done.out) == (2, "")
     assert f"{broker.bootstrap}: Address already in use" in line
-    assert line.endswith("; use --listener 127.0.0.1:0 and --admin 0 for free ports")
+    assert line.endswith("; use --listener 127.0.0.1:0, --admin 0 and --schema-registry 0 for free ports")
     assert list(temporary.iterdir()) == []

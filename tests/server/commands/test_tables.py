@@ -11,6 +11,7 @@ import pytest
 
 import ottla
 from ottla.server.commands.frame.printing import ELLIPSIS, places, table
+from support.broker.registry_calls import RegistryCalls
 from support.commands.command_runs import run_command
 
 LONG = "of-the-orders-of-all-shops-in-every-country-that-we-ship-to-from-the-warehouse-by-the-river-" + "n" * 120
@@ -37,6 +38,7 @@ TABLES = {
     "kafka/topics.py:_describe": [f"topics describe {COMPACTED}"],
     "kafka/topics.py:_list": ["topics list"],
     "kafka/topics_status.py:show_status": ["topics status", f"topics status {COMPACTED} {RETAINED}"],
+    "schemas.py:_list": ["schemas list"],
     "status.py:_once": ["status"],
 }
 """Functions that print tables -> command lines that call them."""
@@ -68,16 +70,22 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ottla.Broker]:
         "log.retention.check.interval.ms": 3_600_000,
         "log.dirs": ",".join(paths),
     }
-    with pytest.MonkeyPatch.context() as patch, ottla.Broker(nodes=2, admin=0, overrides=quiet) as broker:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        ottla.Broker(nodes=2, admin=0, schema_registry=True, overrides=quiet) as broker,
+    ):
         patch.setenv("OTTLA_ADMIN", str(broker.admin))
         patch.setenv("OTTLA_BOOTSTRAP", broker.bootstrap)
         patch.setenv("NO_COLOR", "1")
+        patch.setenv("OTTLA_SCHEMA_REGISTRY", str(broker.schema_registry))
         broker.create_topic(COMPACTED, 12, {"cleanup.policy": "compact"})
         broker.create_topic(RETAINED, 2, {"retention.ms": 1_000, "max.compaction.lag.ms": 2**63 - 1})
         for partition in range(12):
             for key, value in (("k", "1"), ("k", "2"), ("b", None)):
                 broker.produce(COMPACTED, value, key=key, partition=partition)
         broker.produce(RETAINED, "x", partition=1, timestamp_ms=0)
+        for number in range(3):
+            RegistryCalls.of(broker).register(f"{LONG}-{number}", '"int"')
         broker.commit(GROUP, {(COMPACTED, number): 1 for number in range(12)})
         run_command(*TABLES["admin/quotas.py:_print_all"][0].split())
         assert not run_command(

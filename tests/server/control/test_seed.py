@@ -24,6 +24,7 @@ from ottla.server.control.seed.seeding import SeededTopic, SeedResult, apply_see
 from ottla.server.runtime.errors import ControlError, Kind
 from support.broker.conversation import create_topic, fetch, produce, records_of
 from support.broker.raw_client import RawClient
+from support.broker.registry_calls import RegistryCalls
 from support.noted import each_case
 
 SEED = """
@@ -159,7 +160,7 @@ def test_a_brokers_content_is_exported_as_a_seed(broker: ottla.Broker, client: R
 
 # Refusals that need no broker: text -> error.
 REFUSED: dict[str, tuple[str, str]] = {
-    "nothing": ("", "s line 1: the seed: the seed is empty; fields: topics, groups, cases, acls, quotas"),
+    "nothing": ("", "s line 1: the seed: the seed is empty; fields: topics, groups, cases, acls, quotas, schemas"),
     "a list": ("- a", "s line 1: the seed: expected a mapping, found a list"),
     "another field": ("topcs: {}", "s line 1: topcs: unknown field; .*; did you mean 'topics'?"),
     "no ACL": ("acls:\n- User:a allow", r"s line 2: acls\[0\]: 'User:a allow': invalid ACL; expected PRINCIPAL .*"),
@@ -248,6 +249,14 @@ REFUSED: dict[str, tuple[str, str]] = {
         r"s line 2: cases\[0\]: duplicate topic t",
     ),
     "a config of a list": ("topics: {t: {configs: {retention.ms: [1]}}}", ".*"),
+    "a subject": ("schemas: {'': int}", r"s line 1: schemas\.: The specified subject '' is not a valid subject"),
+    "a field of a schema": ("schemas: {s: {schema: int, knid: JSON}}", ".*did you mean 'kind'?"),
+    "a kind of schemas": (
+        "schemas: {s: {schema: int, kind: XML}}",
+        ".*expected one of AVRO, JSON, PROTOBUF, found 'XML'",
+    ),
+    "a schema that is none": ("schemas: {s: 7}", r"s line 1: schemas\.s: expected a string .*found a number, 7"),
+    "references": ("schemas: {s: {schema: int, references: [1]}}", ".*references: expected an array of objects"),
     "depth": ("[" * (NESTED_MAX + 2), r"s line 1: nested too deeply \(limit 100 levels\)"),
     "depth in JSON": ('{"a":' * 5_000, "s.*: (n|i).*"),
 }
@@ -275,6 +284,39 @@ def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
         seed_from(tmp_path / "latin.yaml")
 
 
+SCHEMAS = """
+schemas:
+  item-value:
+    - {type: record, name: Item, fields: [{name: x, type: int}]}
+    - {type: record, name: Item, fields: [{name: x, type: int}, {name: y, type: int, default: 0}]}
+  order-value:
+    schema: {type: record, name: Order, fields: [{name: item, type: Item}]}
+    references: [{name: Item, subject: item-value, version: 2}]
+  plain: '"string"'
+"""
+
+
+def test_a_seed_registers_schemas() -> None:
+    with ottla.Broker(schema_registry=True) as broker:
+        assert planted(broker, SCHEMAS).subjects == ("item-value", "order-value", "plain")
+        registry = RegistryCalls.of(broker)
+        assert registry.get("/subjects/item-value/versions") == [1, 2]
+        assert registry.get("/schemas/ids/3")["references"] == [{"name": "Item", "subject": "item-value", "version": 2}]
+        with pytest.raises(
+            ControlError, match=r"s line 4: schemas\.item-value\[0\]: subject item-value already exists"
+        ):
+            planted(broker, SCHEMAS)
+        assert planted(broker, SCHEMAS, unless_there=True) == SeedResult(was_there=True)
+
+
+def test_a_reset_registers_the_schemas_of_the_seed_again() -> None:
+    with ottla.Broker(seed={"schemas": {"s": '"int"'}}, schema_registry=True) as broker:
+        registry = RegistryCalls.of(broker)
+        registry.register("t", '"long"')
+        broker.reset()
+        assert registry.get("/subjects") == ["s"]
+
+
 # Refusals by a broker: text -> error. Nothing of the seed remains.
 REFUSED_BY_A_BROKER: dict[str, tuple[str, str]] = {
     "a name": ("topics: {good: , a b: }", r"s line 1: topics\.a b: Topic name is invalid: 'a b' contains .*"),
@@ -293,6 +335,15 @@ REFUSED_BY_A_BROKER: dict[str, tuple[str, str]] = {
     "a partition": (
         "topics: {t: {records: [{value: a, partition: 1}]}}",
         r"records\[0\]: partition 1 not found; the topic has 0 to 0",
+    ),
+    "an invalid schema": ("topics: {t: }\nschemas: {s: '\"int\"', u: '{'}", r"s line 2: schemas\.u: Invalid schema: "),
+    "an incompatible schema": (
+        "schemas: {s: ['\"int\"', '\"string\"']}",
+        r"schemas\.s\[1\]: Schema being registered is incompatible",
+    ),
+    "a reference": (
+        "schemas: {s: {schema: int, references: [{name: a, subject: b, version: 1}]}}",
+        'No schema reference found for subject "b" and version 1',
     ),
     "no key": (
         "topics: {t: {configs: {cleanup.policy: compact}, records: [{value: a}]}}",

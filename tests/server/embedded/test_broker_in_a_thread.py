@@ -545,9 +545,10 @@ def test_a_forked_process_keeps_its_parents_directory_and_knows_its_addresses(tm
     """
     known, told, others, after = python(program, TMPDIR=str(tmp_path)).stdout.splitlines()
     assert known == "True" and after == "True serving"
-    assert others.split("|") == ["admin", "bootstrap", "cases", "clock", "security", "state"]
+    assert others.split("|") == ["admin", "bootstrap", "cases", "clock", "schema_registry", "security", "state"]
     assert (
-        "the broker runs in the parent process; after a fork only broker.bootstrap and broker.admin are available."
+        "the broker runs in the parent process; after a fork only broker.bootstrap, broker.admin and"
+        " broker.schema_registry are available."
         " Use them with a client, or start the broker after the fork"
     ) in told.split("|")
     assert "the broker is already running" not in told and "the broker was stopped" not in told

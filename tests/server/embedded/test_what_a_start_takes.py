@@ -28,6 +28,8 @@ NOT_NEEDED = (
         "zstandard",
     ),
     "ottla.protocol.messages.cluster_metadata",
+    "ottla.server.http",
+    "ottla.server.registry",
     *(f"ottla.server.control.{name}" for name in ("compaction", "explain", "segments")),
     *(f"ottla.storage.cleaning.{name}" for name in ("clean_stats", "eligibility", "outlook", "progress")),
 )

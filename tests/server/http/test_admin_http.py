@@ -24,13 +24,14 @@ from ottla.protocol.errors import ErrorCode
 from ottla.server.broker.supervisor import run_supervisor
 from ottla.server.cleaning.leases import LEASE_MS_MAX
 from ottla.server.config.static_config import static_config
-from ottla.server.http import answering
+from ottla.server.http import replies
 from ottla.server.http.access import Access, HttpRefusal, parse_address
-from ottla.server.http.answering import Reply, json_object
 from ottla.server.http.conversation import BODY_BYTES_MAX, HEAD_BYTES_MAX, HttpConversation
 from ottla.server.http.json_values import encoded
 from ottla.server.http.listener import AdminHttp
-from ottla.server.http.table import CallTable, Route
+from ottla.server.http.replies import Reply, json_object
+from ottla.server.http.routing import Route
+from ottla.server.http.table import CallTable
 from ottla.server.runtime import time_slices
 from ottla.storage.disk.checkpoints import OffsetCheckpoint
 from ottla.storage.disk.os_files import OsFiles
@@ -648,7 +649,7 @@ class TellsPasses:
             await trio.lowlevel.checkpoint()
             self.passes += 1
 
-    async def answer(self, route: Route, body: bytes) -> Reply:
+    async def answer(self, route: Route[Any], body: bytes) -> Reply:
         return Reply(200, json.dumps({"bytes": len(body), "passes": self.passes}).encode())
 
 
@@ -659,7 +660,7 @@ async def test_other_tasks_run_while_a_body_of_tiny_chunks_is_read(monkeypatch: 
     await client.send_all(head.encode() + b"1\r\nx\r\n" * 500 + b"0\r\n\r\n")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(calls.count_passes)
-        nursery.start_soon(HttpConversation(server, calls, Access(None, "of the page")).run)  # type: ignore[arg-type]
+        nursery.start_soon(HttpConversation(server, calls, Access(None, "of the page")).run)
         answer = b""
         while b"}" not in answer:
             answer += bytes(await client.receive_some(1000))
@@ -685,12 +686,12 @@ LARGE_BODIES = {
 def test_a_large_body_is_parsed_the_same_in_pieces(name: str) -> None:
     """The decoder in C lets no other thread run before it ends, 50 ms for the largest body; Python's own decoder does."""
     body = LARGE_BODIES[name].encode()
-    assert len(body) > answering.READ_AT_ONCE_BYTES
+    assert len(body) > replies.READ_AT_ONCE_BYTES
     found: list[Any] = []
     wanted: list[Any] = []
     for limit_bytes, told in ((0, found), (1 << 30, wanted)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(answering, "READ_AT_ONCE_BYTES", limit_bytes)
+            patch.setattr(replies, "READ_AT_ONCE_BYTES", limit_bytes)
             try:
                 told.append(json_object(body))
             except HttpRefusal as error:

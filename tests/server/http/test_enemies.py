@@ -21,7 +21,8 @@ from ottla.server.http.answering import Answering
 from ottla.server.http.call import Call, Nothing, Supervisor
 from ottla.server.http.conversation import REQUEST_TIMEOUT_S, HttpConversation
 from ottla.server.http.fields import fields_of
-from ottla.server.http.listener import CONNECTIONS_MAX, AdminHttp
+from ottla.server.http.listener import AdminHttp
+from ottla.server.http.listening import CONNECTIONS_MAX
 from ottla.server.http.openapi import operation_id
 from ottla.server.http.table import CALLS, CallTable
 from ottla.server.page.pages import STREAMS_MAX, Pages

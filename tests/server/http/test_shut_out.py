@@ -17,7 +17,8 @@ import ottla
 from ottla.server.http.answering import Answering
 from ottla.server.http.call import Call, Nothing, Supervisor
 from ottla.server.http.conversation import REQUEST_TIMEOUT_S, STRANGER_TIMEOUT_S
-from ottla.server.http.listener import BACKLOG, CONNECTIONS_MAX, PROBES_MAX, AdminHttp
+from ottla.server.http.listener import AdminHttp
+from ottla.server.http.listening import BACKLOG, CONNECTIONS_MAX, PROBES_MAX
 from ottla.server.http.table import CALLS, CallTable
 from ottla.server.page.pages import Pages
 from support.sizes import some

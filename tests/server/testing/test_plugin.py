@@ -78,6 +78,35 @@ def test_a_run_shares_one_broker_with_unique_names(pytester: pytest.Pytester) ->
     )
 
 
+def test_a_test_that_requests_a_schema_registry_gets_the_url_of_one(pytester: pytest.Pytester) -> None:
+    outcomes(
+        pytester,
+        """
+        import urllib.request
+
+        def test_without_it(kafka_broker):
+            assert kafka_broker.schema_registry.startswith("http://localhost:")  # another test requests it
+
+        def test_with_it(kafka_broker, kafka_schema_registry):
+            assert kafka_schema_registry == kafka_broker.schema_registry
+            assert urllib.request.urlopen(kafka_schema_registry + "/subjects").read() == b"[]"
+        """,
+        passed=2,
+    )
+
+
+def test_a_run_without_a_test_of_the_schema_registry_has_none(pytester: pytest.Pytester) -> None:
+    outcomes(
+        pytester,
+        """
+        def test_none(kafka_broker, request):
+            assert kafka_broker.schema_registry is None
+            request.getfixturevalue("kafka_schema_registry")
+        """,
+        failed=1,
+    ).stdout.fnmatch_lines(['*return {"schema_registry": True} from kafka_broker_config*'])
+
+
 def test_a_topic_is_created_as_its_test_specifies(pytester: pytest.Pytester) -> None:
     outcomes(
         pytester,
@@ -557,4 +586,5 @@ def test_server_modules_are_loaded_on_demand_by_pythons_loader(pytester: pytest.
             assert all(type(sys.modules[name].__loader__).__name__ == "SourceFileLoader" for name in names) and names
         """
     )
-    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=3)
+    # The plugin of anyio, which clients of the registry need, loads Trio by itself.
+    pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:anyio").assert_outcomes(passed=3)

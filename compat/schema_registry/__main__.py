@@ -1,0 +1,233 @@
+"""The schema registry with stock clients of other languages, through kill -9, and its speed and memory.
+
+Python's confluent-kafka is in `tests/server/registry/test_registry_clients.py`, with all its serializers.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+import ottla
+from support.broker.admin_calls import AdminCalls
+from support.broker.registry_calls import RegistryCalls, record_schema
+from support.registry.registry_history import Operation, RegistryHistory
+
+from ..support.brokers.apache_kafka import cache_dir, fetches
+from ..support.brokers.ottla_process import OttlaProcess
+from ..support.brokers.process import free_port
+from ..support.suite import NotRunError, Options, Suite, run_suite
+
+CLIENTS = Path(__file__).parent / "clients"
+CLIENT_TIMEOUT_S = 300
+OPERATIONS, QUICK_OPERATIONS = 500, 15
+COMPACTED_EACH = 10
+KILL_AFTER_S_MAX = 0.1
+"""A process is killed up to this long after a write was sent."""
+SCHEMAS = 1_000
+SAMPLES, QUICK_SAMPLES = 4_000, 500
+FIRST_RECORD_S_MAX, MEMORY_BYTES_MAX, LOOKUPS_MIN = 0.3, 20 << 20, 2_000
+RUNS = 5
+
+
+def body(suite: Suite, options: Options) -> None:
+    if options.broker or options.against != "ottla":
+        raise NotRunError("Ottla, whose registry this is")
+    for name, command in PROGRAMS.items():
+        judge(suite, name, command)
+    kill(suite, QUICK_OPERATIONS if options.quick else OPERATIONS)
+    measure(suite, QUICK_SAMPLES if options.quick else SAMPLES, judged=not options.quick)
+
+
+# Clients
+
+
+@cache
+@fetches("schema-registry-node")
+def _node() -> list[str]:
+    if not (shutil.which("node") and shutil.which("npm")):
+        raise NotRunError("Node and npm")
+    folder = cache_dir() / "schema-registry-node"
+    folder.mkdir(exist_ok=True)
+    for name in ("package.json", "client.js"):
+        shutil.copy(CLIENTS / "node" / name, folder / name)
+    if not (folder / "node_modules" / "@confluentinc").exists():
+        _build("npm", "install", "--no-audit", "--no-fund", cwd=folder)
+    return ["node", str(folder / "client.js")]
+
+
+@cache
+@fetches("schema-registry-go")
+def _go() -> list[str]:
+    if not shutil.which("go"):
+        raise NotRunError("Go")
+    program = str(cache_dir() / "schema-registry-go")
+    _build("go", "build", "-buildvcs=false", "-mod=readonly", "-o", program, ".", cwd=CLIENTS / "go")
+    return [program]
+
+
+def _build(*command: str, cwd: Path) -> None:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()
+        raise NotRunError(f"{command[0]} with its package index ({lines[-1]:.200})")
+
+
+PROGRAMS: dict[str, Callable[[], list[str]]] = {
+    "@kafkajs/confluent-schema-registry": lambda: [*_node(), "kafkajs"],
+    "@confluentinc/schemaregistry": lambda: [*_node(), "confluent"],
+    "franz-go pkg/sr": _go,
+}
+
+
+def judge(suite: Suite, name: str, command: Callable[[], list[str]]) -> None:
+    """Run a client's calls; each is a check."""
+    try:
+        words = command()
+    except NotRunError as missing:
+        suite.skip(name, f"needs {missing}")
+        return
+    with ottla.Broker(schema_registry=True) as broker:
+        done = subprocess.run(
+            [*words, str(broker.schema_registry)], capture_output=True, text=True, timeout=CLIENT_TIMEOUT_S, check=False
+        )
+    calls = [line.split("\t", 1) for line in done.stdout.splitlines() if "\t" in line]
+    for call, outcome in calls:
+        suite.check(f"{name}: {call}", outcome == "ok", "" if outcome == "ok" else outcome)
+    suite.check(f"{name}: all calls were made", done.returncode == 0 and len(calls) > 5, done.stderr[-300:])
+
+
+# Kills
+
+
+def kill(suite: Suite, count: int) -> None:
+    """Kill the broker while each write of a history is under way; what was answered must be there afterwards."""
+    history, rng = RegistryHistory(random.Random(1)), random.Random(2)
+    port, admin_port, unanswered = free_port(), free_port(), 0
+    arguments = ("--schema-registry", str(port), "--admin", str(admin_port))
+    with OttlaProcess(profile="dev", arguments=arguments) as process:
+        registry, admin = RegistryCalls(f"http://localhost:{port}"), AdminCalls(f"localhost:{admin_port}")
+        assert registry.ask("PUT", "/config", {"compatibility": "NONE"})[0] == 200
+        for number, operation in enumerate(history.operations(count)):
+            answer = _killed_while(process, registry, operation, rng.uniform(0, KILL_AFTER_S_MAX))
+            process.start()
+            if answer is None:
+                unanswered += 1
+                history.adopt(operation, registry)
+            else:
+                history.answered(operation, answer)
+            history.check(registry)
+            if number % COMPACTED_EACH == COMPACTED_EACH - 1:
+                admin.post("/v1/topics/_schemas/roll")
+                admin.post("/v1/topics/_schemas/compact", force=True)
+                history.check(registry)
+    suite.check("kill -9 in each write: what was answered is there", True, f"{count} kills, {unanswered} unanswered")
+
+
+def _killed_while(process: OttlaProcess, registry: RegistryCalls, operation: Operation, after_s: float) -> Any:
+    """Return the answer to an operation; None if the process was killed before."""
+    answers: list[Any] = []
+
+    def ask() -> None:
+        with suppress(OSError, http.client.HTTPException):
+            status, answer = registry.ask(*operation[1:])
+            assert status == 200, answer
+            answers.append(answer)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    asking.join(after_s)
+    process.kill()
+    asking.join()
+    return answers[0] if answers else None
+
+
+# Figures
+
+
+FIRST_RECORD = """
+import sys, time, ottla
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+begun_s = time.perf_counter()
+if sys.argv[1] == "alone":
+    with ottla.Broker():
+        print(time.perf_counter() - begun_s)
+else:
+    with ottla.Broker(schema_registry=True) as broker:
+        write = AvroSerializer(SchemaRegistryClient({"url": broker.schema_registry}), '"int"')
+        write(7, SerializationContext("t", MessageField.VALUE))
+        print(time.perf_counter() - begun_s)
+"""
+
+
+def measure(suite: Suite, samples: int, *, judged: bool) -> None:
+    """Measure times, memory and speed; judge them only in a full run, on a machine that does nothing else."""
+
+    def figure(what: str, holds: bool, detail: str) -> None:
+        if judged:
+            suite.check(what, holds, detail)
+        else:
+            suite.note(f"{what}: {detail}")
+
+    least_s = {
+        which: min(
+            float(subprocess.run([sys.executable, "-c", FIRST_RECORD, which], capture_output=True, check=True).stdout)
+            for _ in range(RUNS)
+        )
+        for which in ("alone", "with a registry")
+    }
+    more_s = least_s["with a registry"] - least_s["alone"]
+    figure("time to the first serialized record, over a broker alone", more_s <= FIRST_RECORD_S_MAX, f"{more_s:.3f} s")
+    port = free_port()
+    with OttlaProcess(profile="dev", arguments=("--schema-registry", str(port))) as process:
+        assert process.process is not None
+        of_it = psutil.Process(process.process.pid)
+        connection = http.client.HTTPConnection("localhost", port)
+
+        def ask(method: str, path: str, body: object = None) -> None:
+            data = None if body is None else json.dumps(body)
+            connection.request(method, path, data, {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            data_read = response.read()
+            assert response.status == 200, data_read
+
+        def lookups_of_a_second(method: str, path: str, body: object = None) -> float:
+            before = of_it.cpu_times()
+            for _ in range(samples):
+                ask(method, path, body)
+            after = of_it.cpu_times()
+            return float(samples / (after.user + after.system - before.user - before.system))
+
+        ask("POST", "/subjects/first/versions", {"schema": '"int"'})
+        before_bytes = of_it.memory_info().rss
+        for number in range(SCHEMAS):
+            fields = [f"f{at} int 0" for at in range(number // 100 + 1)]
+            ask(
+                "POST",
+                f"/subjects/s{number % 100}/versions",
+                {"schema": record_schema(f"g{number % 100} int", *fields)},
+            )
+        more_bytes = of_it.memory_info().rss - before_bytes
+        figure(f"memory of {SCHEMAS} schemas", more_bytes <= MEMORY_BYTES_MAX, f"{more_bytes / 1e6:.1f} MB")
+        by_id = lookups_of_a_second("GET", "/schemas/ids/7")
+        by_text = lookups_of_a_second("POST", "/subjects/first", {"schema": '"int"'})
+        figure("lookups by id in a second of a core", by_id >= LOOKUPS_MIN, f"{by_id:.0f}")
+        suite.note(f"lookups by text in a second of a core: {by_text:.0f}")
+
+
+if __name__ == "__main__":
+    sys.exit(run_suite("schema_registry", body, doc=__doc__))

@@ -1,0 +1,469 @@
+"""The registry of a broker's run: registers, looks up, compares and deletes schemas, and sets levels and modes.
+
+One write at a time. A write is decided on the state, written to `_schemas`, and then part of the state; nothing else is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import trio
+
+from ..broker.broker import Broker
+from ..runtime.time_slices import TimeSlice
+from . import errors
+from .errors import RegistryError
+from .names import bare_name, context_of, normalized
+from .parsing import Parse, Parser
+from .records import (
+    INT32_MAX,
+    Content,
+    Json,
+    Pair,
+    Reference,
+    Version,
+    clear_subject_record,
+    config_record,
+    content_of,
+    delete_subject_record,
+    mode_record,
+    schema_record,
+    schema_tombstone,
+)
+from .schemas import LEVELS, InvalidSchema, Schema, find_incompatibilities
+from .state import IMPORT, MODES, READONLY, READONLY_OVERRIDE, READWRITE, State
+from .topic import SchemasTopic
+
+LATEST = -1
+"""The newest version that is not deleted."""
+COMPARED_MAX = 1_000
+"""Maximum number of older versions that a new one is compared with."""
+AT_ONCE_CHARACTERS = 16 << 10
+"""Maximum size of a known schema whose digest is computed on Trio's thread: well below a millisecond."""
+FOREIGN_MAX = 10
+"""Number of a subject's newest versions that are parsed to find an equal schema, which another registry may have stored in another
+layout."""
+
+CONFIG_OPTIONS: Mapping[str, type] = {"compatibilityLevel": str, "normalize": bool, "compatibilityGroup": str}
+"""Options of a compatibility level. `compatibilityGroup` names a property of the metadata: only versions with the same value
+are compared."""
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class NewSchema:
+    """A schema as a client sent it."""
+
+    content: Content
+    """The text may have any layout, and a reference may be to `LATEST`."""
+    normalize: bool = False
+    id: int | None = None
+    """Id that it must get; only in mode IMPORT."""
+    version: int | None = None
+
+
+class Registry:
+    """See the module. On Trio's thread; every method may raise a RegistryError."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.topic = SchemasTopic(broker)
+        self.parser = Parser()
+        self._writing = trio.Lock()
+
+    async def state(self) -> State:
+        """Return the present state."""
+        return await self.topic.current()
+
+    # Schemas
+
+    async def register(self, subject: str, new: NewSchema) -> Version:
+        """Return the version of a subject with this schema: a present one that is equal, or a new one.
+
+        Raises:
+            RegistryError: 42201: it is invalid; 409: it is incompatible; 42205: the mode does not allow it.
+        """
+        async with self._writing:
+            state = await self.state()
+            _check_may_register(state, subject, new)
+            found = await self._find(state, subject, new, deleted=False)
+            if isinstance(found, Version) and new.id in (None, found.id) and new.version in (None, found.version):
+                return found
+            content = found.content if isinstance(found, Version) else found
+            if new.id is None:
+                await self._check_compatible(state, subject, content)
+            state = await self.state()
+            made = _new_version(state, subject, content, new)
+            replaced = [
+                each for each in state.subjects.get(subject, {}).values() if each.is_deleted and each.id == made.id
+            ]
+            await self.topic.append(
+                lambda: [
+                    schema_record(made),
+                    *(schema_tombstone(*each.place) for each in replaced if each.version != made.version),
+                ]
+            )
+            return made
+
+    async def look_up(self, subject: str, new: NewSchema, *, deleted: bool) -> Version:
+        """Return the version of a subject that has this schema. RegistryError: 40401, 40403."""
+        state = await self.state()
+        if not state.has_subject(subject, deleted=deleted):
+            raise errors.subject_not_found(subject)
+        found = await self._find(state, subject, new, deleted=deleted)
+        if isinstance(found, Content):
+            raise errors.schema_not_found()
+        return found
+
+    async def _find(self, state: State, subject: str, new: NewSchema, *, deleted: bool) -> Version | Content:
+        """Return the newest version of a subject that has this schema; without one the schema, in the form that is stored."""
+        sent = _resolved(state, subject, new.content)
+        normalize = new.normalize or state.config(subject).get("normalize") is True
+
+        def stored(parse: Parse) -> Content:
+            text = _text(parse(sent), normalize)
+            if text == sent.text:
+                return sent
+            return content_of(sent.kind, text, sent.references, sent.metadata, sent.rule_set)
+
+        kept = self.parser.kept(context_of(subject), sent) if len(sent.text) <= AT_ONCE_CHARACTERS else None
+        if kept is None:
+            content = await self._parsed(state, context_of(subject), [sent], stored)
+        else:
+            content = stored(lambda _: kept)
+        context = state.contexts.get(context_of(subject))
+        known_id = None if context is None else context.ids.get(content.guid)
+        versions = [
+            each for each in reversed(state.subjects.get(subject, {}).values()) if deleted or not each.is_deleted
+        ]
+        for each in versions:
+            if each.id == known_id:
+                return each
+        alike = [each for each in versions[:FOREIGN_MAX] if _differs_only_in_text(each.content, content)]
+
+        def find(parse: Parse) -> Version | Content:
+            for each in alike:
+                with suppress(InvalidSchema):
+                    if _text(parse(each.content), normalize) == content.text:
+                        return each
+            return content
+
+        return (
+            await self._parsed(state, context_of(subject), [sent, *(each.content for each in alike)], find)
+            if alike
+            else content
+        )
+
+    async def _parsed(
+        self, state: State, context: str, contents: list[Content], work: Callable[[Parse], Result]
+    ) -> Result:
+        try:
+            return await self.parser.run(state, context, contents, work)
+        except InvalidSchema as error:
+            raise errors.invalid_schema(str(error)) from None
+
+    async def serialized(self, state: State, context: str, content: Content) -> str:
+        """Return a Protobuf schema as a serialized descriptor in base64; the text of any other schema."""
+        if content.kind != "PROTOBUF":
+            return content.text
+
+        def serialize(parse: Parse) -> str:
+            from .schemas.proto_descriptor import serialized  # Most schemas are not Protobuf.
+
+            return serialized(parse(content))
+
+        return await self._parsed(state, context, [content], serialize)
+
+    # Compatibility
+
+    async def incompatibilities(self, subject: str, new: NewSchema, version: int | None) -> list[str]:
+        """Return why a schema is not compatible with a version of a subject, or with those that its level names (None).
+
+        Raises:
+            RegistryError: 40402: the version was not found; 42201: the schema is invalid.
+        """
+        state = await self.state()
+        content = _resolved(state, subject, new.content)
+        if version is None:
+            return await self._incompatibilities(state, subject, content, state.live(subject))
+        live = state.live(subject)
+        compared = live[-1:] if version == LATEST else [each for each in live if each.version == version]
+        if not compared and version != LATEST:
+            raise errors.version_not_found(version)
+        return await self._incompatibilities(state, subject, content, compared)
+
+    async def _check_compatible(self, state: State, subject: str, content: Content) -> None:
+        reasons = await self._incompatibilities(state, subject, content, state.live(subject))
+        if reasons:
+            raise errors.incompatible(reasons)
+
+    async def _incompatibilities(self, state: State, subject: str, content: Content, older: list[Version]) -> list[str]:
+        config = state.config(subject)
+        level = config["compatibilityLevel"]
+        group = config.get("compatibilityGroup")
+        if isinstance(group, str):
+            older = [each for each in older if _property(each.content, group) == _property(content, group)]
+        if level == "NONE":
+            older = []
+        elif not level.endswith("_TRANSITIVE"):
+            older = older[-1:]
+        older = older[-COMPARED_MAX:]
+
+        def compare(parse: Parse) -> list[str]:
+            candidate = parse(content)
+            for each in reversed(older):
+                try:
+                    previous = parse(each.content)
+                except InvalidSchema as error:
+                    return [f"Version {each.version} of {subject} is invalid: {error}"]
+                reasons = find_incompatibilities(level, candidate, [previous])
+                if reasons:
+                    return [
+                        *reasons,
+                        f"{{oldSchemaVersion: {each.version}}}",
+                        f"{{oldSchema: '{each.content.text}'}}",
+                        f"{{compatibility: '{level}'}}",
+                    ]
+            return []
+
+        return await self._parsed(state, context_of(subject), [content, *(each.content for each in older)], compare)
+
+    # Deletions
+
+    async def delete_subject(self, subject: str, *, permanent: bool) -> list[int]:
+        """Delete all versions of a subject, and return their numbers. Deleted ones can be looked up until `permanent`."""
+        async with self._writing:
+            state = await self.state()
+            _check_may_write(state, subject)
+            if not state.has_subject(subject, deleted=True):
+                raise errors.subject_not_found(subject)
+            live = state.live(subject)
+            if not live and not permanent:
+                raise errors.subject_soft_deleted(subject)
+            if live and permanent:
+                raise errors.subject_not_soft_deleted(subject)
+            gone = list(state.subjects[subject].values()) if permanent else live
+            async for each in TimeSlice().each(gone):
+                _check_not_referenced(state, each, deleted=permanent)
+            settings = _settings_removed(state, subject)
+
+            def records() -> list[Pair]:
+                if permanent:
+                    return [schema_tombstone(*each.place) for each in gone]
+                return [delete_subject_record(subject, live[-1].version), *settings]
+
+            await self.topic.append(records)
+            return [each.version for each in gone]
+
+    async def delete_version(self, subject: str, version: int, *, permanent: bool) -> int:
+        """Delete a version of a subject, and return its number."""
+        async with self._writing:
+            state = await self.state()
+            _check_may_write(state, subject)
+            found = version_of(state, subject, version, deleted=True)
+            if found.is_deleted and not permanent:
+                raise errors.version_soft_deleted(subject, found.version)
+            if permanent and not found.is_deleted:
+                raise errors.version_not_soft_deleted(subject, found.version)
+            _check_not_referenced(state, found, deleted=permanent)
+            settings = _settings_removed(state, subject) if len(state.live(subject)) == 1 else []
+
+            def records() -> list[Pair]:
+                if permanent:
+                    return [schema_tombstone(*found.place)]
+                return [schema_record(replace(found, is_deleted=True)), *settings]
+
+            await self.topic.append(records)
+            return found.version
+
+    # Settings
+
+    async def set_config(self, subject: str | None, options: Mapping[str, Json]) -> Mapping[str, Json]:
+        """Set options of a subject, of a context, or of all (None); others are unchanged. Returns all of them."""
+        for name, value in options.items():
+            kind = CONFIG_OPTIONS.get(name)
+            if kind is None:
+                raise errors.malformed(f"{name}: not supported; supported: {', '.join(CONFIG_OPTIONS)}")
+            if value is not None and not isinstance(value, kind):
+                raise errors.malformed(f"{name}: expected {kind.__name__}, found {value!r:.100}")
+        level = options.get("compatibilityLevel")
+        if level is not None and level not in LEVELS:
+            raise errors.invalid_level(LEVELS)
+        async with self._writing:
+            state = await self.state()
+            if state.mode(subject) in (READONLY, READONLY_OVERRIDE):
+                raise _read_only(subject)
+            merged = {
+                name: value
+                for name, value in {**state.configs.get(subject, {}), **options}.items()
+                if value is not None
+            }
+            await self.topic.append(lambda: [config_record(subject, merged or None)])
+            return merged
+
+    async def delete_config(self, subject: str | None) -> Mapping[str, Json]:
+        """Delete the options of a subject, of a context, or of all, and return them."""
+        async with self._writing:
+            state = await self.state()
+            if state.mode(subject) in (READONLY, READONLY_OVERRIDE):
+                raise _read_only(subject)
+            found = state.configs.get(subject)
+            if found is None:
+                if subject is not None:
+                    raise errors.subject_not_found(subject)
+                return state.config(None)
+            await self.topic.append(lambda: [config_record(subject, None)])
+            return found
+
+    async def set_mode(self, subject: str | None, mode: object, *, force: bool) -> str:
+        """Set the mode of a subject, of a context, or of all.
+
+        Args:
+            force: Allow IMPORT although schemas exist.
+        """
+        if not isinstance(mode, str) or mode not in MODES or (mode == READONLY_OVERRIDE and subject is not None):
+            raise errors.invalid_mode(MODES)
+        async with self._writing:
+            state = await self.state()
+            records = [mode_record(subject, mode)]
+            if mode == IMPORT and state.mode(subject) != IMPORT:
+                if not force and any(not each.is_deleted for each in state.versions(subject)):
+                    raise errors.not_permitted("Cannot import since found existing subjects")
+                records.insert(0, clear_subject_record(subject))
+            await self.topic.append(lambda: records)
+            return mode
+
+    async def delete_mode(self, subject: str | None) -> str:
+        """Delete the mode of a subject, of a context, or of all, and return it."""
+        async with self._writing:
+            state = await self.state()
+            found = state.modes.get(subject)
+            if found is None:
+                if subject is not None:
+                    raise errors.subject_not_found(subject)
+                return state.mode(None)
+            await self.topic.append(lambda: [mode_record(subject, None)])
+            return found
+
+
+def version_of(state: State, subject: str, version: int, *, deleted: bool) -> Version:
+    """Return a version of a subject. RegistryError: 40401, 40402.
+
+    Args:
+        version: Its number, or LATEST.
+        deleted: Whether it may be a deleted one.
+    """
+    if not state.has_subject(subject, deleted=deleted):
+        raise errors.subject_not_found(subject)
+    if version == LATEST:
+        found = next(iter(reversed(state.live(subject))), None)
+        if found is None:
+            found = next(reversed(state.subjects[subject].values()))
+        return found
+    found = state.subjects[subject].get(version)
+    if found is None or (found.is_deleted and not deleted):
+        raise errors.version_not_found(version)
+    return found
+
+
+def _text(schema: Schema, normalize: bool) -> str:
+    return schema.normalized if normalize else schema.canonical
+
+
+def _differs_only_in_text(one: Content, other: Content) -> bool:
+    return replace(one, text="", guid="") == replace(other, text="", guid="")
+
+
+def _property(content: Content, name: str) -> Json:
+    properties = content.metadata.get("properties") if isinstance(content.metadata, dict) else None
+    return properties.get(name) if isinstance(properties, dict) else None
+
+
+def _resolved(state: State, subject: str, content: Content) -> Content:
+    """Return a schema whose references name versions by number."""
+    if not content.references:
+        return content
+    context = context_of(subject)
+    references = []
+    for each in content.references:
+        place = normalized(each.subject, context)
+        if each.version == LATEST:
+            live = state.live(place)
+            if not live:
+                raise errors.invalid_schema(
+                    f'No schema reference found for subject "{each.subject}" and version latest'
+                )
+            each = Reference(each.name, each.subject, live[-1].version)
+        references.append(each)
+    return content_of(content.kind, content.text, tuple(references), content.metadata, content.rule_set)
+
+
+def _new_version(state: State, subject: str, content: Content, new: NewSchema) -> Version:
+    """Return the version for the next record. RegistryError: the id or the number that the client wants is not free."""
+    versions = state.subjects.get(subject, {})
+    next_version = max(versions, default=0) + 1
+    version = next_version if new.version is None else new.version
+    context = state.contexts.get(context_of(subject))
+    if new.id is not None:
+        present = None if context is None else context.contents.get(new.id)
+        if present is not None and present.guid != content.guid:
+            raise errors.not_permitted(f"Overwrite new schema with id {new.id} is not permitted.")
+        schema_id = new.id
+    else:
+        if version != next_version:
+            raise errors.id_does_not_match(
+                f"Version {version} is not one more than the previous version {next_version - 1}"
+            )
+        known = None if context is None else context.ids.get(content.guid)
+        schema_id = known if known is not None else (0 if context is None else context.last_id) + 1
+    if max(schema_id, version) > INT32_MAX:
+        raise errors.not_permitted(f"no free number is left for ids or versions (limit {INT32_MAX})")
+    return Version(subject, version, schema_id, content)
+
+
+def _read_only(subject: str | None) -> RegistryError:
+    return errors.not_permitted(
+        "The registry is in read-only mode" if subject is None else f"Subject {subject} is in read-only mode"
+    )
+
+
+def _check_may_write(state: State, subject: str) -> None:
+    if state.mode(subject) in (READONLY, READONLY_OVERRIDE):
+        raise _read_only(subject)
+
+
+def _check_may_register(state: State, subject: str, new: NewSchema) -> None:
+    if not bare_name(subject):
+        raise errors.invalid_subject(subject)
+    _check_may_write(state, subject)
+    mode = state.mode(subject)
+    if new.id is not None and mode != IMPORT:
+        raise errors.not_permitted(f"Subject {subject} is not in import mode")
+    if new.id is None and mode != READWRITE:
+        raise errors.not_permitted(f"Subject {subject} is not in read-write mode")
+
+
+def _check_not_referenced(state: State, version: Version, *, deleted: bool) -> None:
+    """Raise RegistryError 42206 if a version is referenced; by one that is itself deleted only if `deleted`."""
+    for subject, number in state.referrers.get(version.place, {}):
+        if deleted or not state.subjects[subject][number].is_deleted:
+            raise errors.referenced(version.subject, version.version)
+
+
+def _settings_removed(state: State, subject: str) -> list[Pair]:
+    """Return the records that remove a deleted subject's settings, as Confluent's registry does."""
+    return [
+        *([config_record(subject, None)] if subject in state.configs else []),
+        *([mode_record(subject, None)] if subject in state.modes else []),
+    ]
+
+
+def registry_of(broker: Broker) -> Registry:
+    """Return the registry of a broker's run, which all callers share: it is the only writer of the run."""
+    found = broker.kept.get(Registry)
+    if not isinstance(found, Registry):
+        found = broker.kept[Registry] = Registry(broker)
+    return found

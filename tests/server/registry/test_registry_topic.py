@@ -1,0 +1,180 @@
+"""`_schemas`: what the registry writes and reads, and what becomes of it when the broker ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ottla
+from ottla.server.client.kafka import Kafka
+from support.broker.registry_calls import RegistryCalls, path_of, record_schema
+
+A1 = record_schema("x int")
+A2 = record_schema("x int", "y int 0")
+
+BY_CONFLUENT = r"""
+{"keytype":"NOOP","magic":0} null
+{"keytype":"SCHEMA","subject":"orders-value","version":1,"magic":1} {"subject":"orders-value","version":1,"id":1,"md5":"nTV+dg==","schema":"\"string\"","deleted":false}
+{"keytype":"SCHEMA","subject":"orders-value","version":2,"magic":1} {"subject":"orders-value","version":2,"id":4,"schema":"{\"type\":\"record\",\"name\":\"R\",\"fields\":[{\"name\":\"x\",\"type\":\"int\"}]}","deleted":false}
+{"keytype":"CONFIG","subject":null,"magic":0} {"compatibilityLevel":"FULL"}
+{"keytype":"CONFIG","subject":"orders-value","magic":0} {"subject":"orders-value","compatibilityLevel":"NONE"}
+{"keytype":"MODE","subject":"frozen","magic":0} {"subject":"frozen","mode":"READONLY"}
+{"keytype":"SCHEMA","subject":"gone","version":1,"magic":1} {"subject":"gone","version":1,"id":5,"schema":"\"long\"","deleted":false}
+{"keytype":"DELETE_SUBJECT","subject":"gone","magic":0} {"subject":"gone","version":1}
+{"keytype":"SCHEMA","subject":"orders-value","version":1,"magic":1} {"subject":"orders-value","version":1,"id":1,"schema":"\"string\"","deleted":true}
+{"keytype":"LATER","magic":3} {"any":"thing"}
+not JSON
+"""
+"""Records as Confluent's Schema Registry writes them: fields that it does not use here are ignored, and so are other records."""
+
+
+@pytest.fixture
+def broker() -> Iterator[ottla.Broker]:
+    with ottla.Broker(schema_registry=True) as broker:
+        yield broker
+
+
+def write(broker: ottla.Broker, lines: str, topic: str = "_schemas") -> None:
+    for line in lines.strip().splitlines():
+        key, _, value = line.partition(" ")
+        broker.produce(topic, None if value == "null" else value, key=key)
+
+
+def seen(registry: RegistryCalls) -> Any:
+    """Return everything that a client can read."""
+    subjects = registry.get("/subjects?deleted=true")
+    return (
+        registry.get("/schemas?deleted=true"),
+        [registry.get(f"/subjects/{path_of(each)}/versions?deleted=true") for each in subjects],
+        [registry.ask("GET", f"/{setting}{path}") for setting in ("config", "mode") for path in ("", "/s", "/t")],
+    )
+
+
+def history(registry: RegistryCalls) -> None:
+    registry.register("s", A1)
+    registry.register("s", A2)
+    registry.register("t", A1)
+    registry.register("gone", '"bytes"')
+    for method, path, body in (
+        ("PUT", "/config/s", {"compatibility": "FULL"}),
+        ("PUT", "/config", {"compatibility": "NONE"}),
+        ("DELETE", "/subjects/s/versions/1", None),
+        ("DELETE", "/subjects/gone", None),
+        ("DELETE", "/subjects/gone?permanent=true", None),
+        ("PUT", "/mode/t", {"mode": "READONLY"}),
+    ):
+        assert registry.ask(method, path, body)[0] == 200
+
+
+def test_a_topic_of_confluents_registry_is_read_and_continued(broker: ottla.Broker) -> None:
+    broker.create_topic("_schemas", configs={"cleanup.policy": "compact"})
+    write(broker, BY_CONFLUENT)
+    registry = RegistryCalls.of(broker)
+    assert registry.get("/subjects") == ["orders-value"]
+    assert registry.get("/subjects?deleted=true") == ["gone", "orders-value"]
+    assert registry.get("/subjects/orders-value/versions") == [2]
+    assert registry.get("/schemas/ids/1") | {"guid": ""} == {"schema": '"string"', "guid": ""}
+    assert registry.get("/config")["compatibilityLevel"] == "FULL"
+    assert registry.get("/config/orders-value")["compatibilityLevel"] == "NONE"
+    assert registry.get("/mode/frozen") == {"mode": "READONLY"}
+    assert registry.register("other", A1) == 4
+    assert registry.register("orders-value", '"string"') == 1
+    assert registry.register("orders-value", '"double"') == 6
+
+
+def test_records_are_plain_records_of_a_compacted_topic(broker: ottla.Broker) -> None:
+    registry = RegistryCalls.of(broker)
+    registry.register("s", A1)
+    with Kafka(broker.bootstrap) as kafka:
+        (policy,) = [each for each in kafka.configs("topic", "_schemas") if each.name == "cleanup.policy"]
+    assert policy.value == "compact"
+    (record,) = broker.records("_schemas")
+    assert json.loads(record.value or b"") == {"subject": "s", "version": 1, "id": 1, "schema": A1, "deleted": False}
+
+
+def test_the_next_answer_contains_records_of_another_client(broker: ottla.Broker) -> None:
+    registry = RegistryCalls.of(broker)
+    registry.register("s", A1)
+    for number in range(2, 5):
+        key = f'{{"keytype":"SCHEMA","subject":"s","version":{number},"magic":1}}'
+        write(broker, f'{key} {{"subject":"s","version":{number},"id":{number},"schema":"\\"{number}\\""}}')
+        assert registry.get("/subjects/s/versions") == list(range(1, number + 1))
+    broker.delete_topic("_schemas")
+    assert registry.get("/subjects") == []
+    assert registry.register("s", A2) == 1
+
+
+def compact(broker: ottla.Broker, tmp_path: Path) -> None:
+    broker.compact("_schemas")
+
+
+def snapshot_and_restore(broker: ottla.Broker, tmp_path: Path) -> None:
+    broker.snapshot(tmp_path / "snapshot")
+    RegistryCalls.of(broker).register("later", A1)
+    broker.restore(tmp_path / "snapshot")
+
+
+@pytest.mark.parametrize(
+    "event",
+    [lambda broker, _: broker.restart(), lambda broker, _: broker.crash(), compact, snapshot_and_restore],
+    ids=["restart", "crash", "compaction", "restore"],
+)
+def test_nothing_is_lost(event: Callable[[ottla.Broker, Path], None], broker: ottla.Broker, tmp_path: Path) -> None:
+    registry = RegistryCalls.of(broker)
+    history(registry)
+    before = seen(registry)
+    event(broker, tmp_path)
+    assert seen(registry) == before
+    broker.restart()
+    assert seen(registry) == before
+    assert registry.register("u", A2) == 2
+
+
+def test_a_reset_leaves_nothing(broker: ottla.Broker) -> None:
+    registry = RegistryCalls.of(broker)
+    history(registry)
+    broker.reset()
+    assert registry.get("/subjects?deleted=true") == []
+    assert registry.register("s", A2) == 1
+
+
+def test_one_schema_that_many_clients_register_has_one_id_and_one_version(broker: ottla.Broker) -> None:
+    registry = RegistryCalls.of(broker)
+    with ThreadPoolExecutor(8) as threads:
+        ids = list(threads.map(lambda number: registry.register("s", record_schema(f"f{number % 4} int 0")), range(16)))
+    assert sorted(set(ids)) == [1, 2, 3, 4]
+    assert registry.get("/subjects/s/versions") == [1, 2, 3, 4]
+
+
+def test_a_topic_that_would_lose_schemas_is_not_written(broker: ottla.Broker) -> None:
+    registry = RegistryCalls.of(broker)
+    broker.create_topic("_schemas", configs={"cleanup.policy": "compact,delete"})
+    status, answer = registry.ask("POST", "/subjects/s/versions", {"schema": A1})
+    assert (status, answer["error_code"]) == (500, 50001)
+    assert "cleanup.policy must be compact" in answer["message"]
+
+
+def test_a_topic_of_several_partitions_is_refused(broker: ottla.Broker) -> None:
+    broker.create_topic("_schemas", partitions=2, configs={"cleanup.policy": "compact"})
+    status, answer = RegistryCalls.of(broker).ask("GET", "/subjects")
+    assert (status, answer["error_code"]) == (500, 50001)
+    assert "has 2 partitions; it must have one" in answer["message"]
+
+
+def test_a_schema_that_is_too_large_for_the_topic_is_refused(broker: ottla.Broker) -> None:
+    registry = RegistryCalls.of(broker)
+    broker.create_topic("_schemas", configs={"cleanup.policy": "compact", "max.message.bytes": "1000"})
+    schema = json.dumps({"type": "enum", "name": "E", "symbols": [f"S{number}" for number in range(300)]})
+    status, answer = registry.ask("POST", "/subjects/s/versions", {"schema": schema})
+    assert (status, answer["error_code"]) == (422, 42209)
+    assert registry.get("/subjects") == []
+
+
+def test_a_broker_without_a_registry_has_no_url() -> None:
+    with ottla.Broker() as broker:
+        assert broker.schema_registry is None

@@ -1,0 +1,179 @@
+"""The fold of `_schemas`: what it says after any history, and after any compaction of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.server.registry import state as state_module
+from ottla.server.registry.errors import RegistryError
+from ottla.server.registry.records import (
+    Pair,
+    Reference,
+    Version,
+    clear_subject_record,
+    config_record,
+    content_of,
+    delete_subject_record,
+    mode_record,
+    parse_record,
+    schema_record,
+    schema_tombstone,
+)
+from ottla.server.registry.state import State
+from support.noted import each_case
+
+TEXTS = [content_of("AVRO", f'"{name}"') for name in ("int", "long", "string", "bytes")]
+REFERRING = content_of("AVRO", '"r"', (Reference("a", "a", 1),))
+
+
+def folded(pairs: Sequence[Pair]) -> State:
+    state = State()
+    for pair in pairs:
+        entry = parse_record(*pair)
+        if entry is not None:
+            for _ in state.apply(entry):
+                pass
+    return state
+
+
+def visible(state: State) -> Any:
+    """Return what clients can see."""
+    return (
+        {subject: list(versions.values()) for subject, versions in sorted(state.subjects.items())},
+        {
+            name: (context.contents, context.places, context.ids)
+            for name, context in state.contexts.items()
+            if context.contents
+        },
+        state.configs,
+        state.modes,
+        {place: set(referrers) for place, referrers in state.referrers.items()},
+        state.versions_count,
+        state.text_bytes,
+    )
+
+
+def version(subject: str, number: int, schema_id: int, *, deleted: bool = False) -> Pair:
+    """Return the record of a version; its schema follows from its id, as in a registry."""
+    content = REFERRING if schema_id == len(TEXTS) else TEXTS[schema_id]
+    return schema_record(Version(subject, number, schema_id, content, deleted))
+
+
+subjects = st.sampled_from(["a", "b", ":.c:a"])
+numbers = st.integers(1, 3)
+records = st.one_of(
+    st.builds(version, subjects, numbers, st.integers(0, len(TEXTS)), deleted=st.booleans()),
+    st.builds(schema_tombstone, subjects, numbers),
+    st.builds(delete_subject_record, subjects, numbers),
+    st.builds(config_record, st.none() | subjects, st.none() | st.just({"compatibilityLevel": "FULL"})),
+    st.builds(mode_record, st.none() | subjects, st.none() | st.sampled_from(["READONLY", "IMPORT"])),
+)
+
+
+def plausible(history: list[Pair]) -> list[Pair]:
+    """Return the history of a registry: a subject's versions are deleted by a watermark that only grows."""
+    watermarks: dict[bytes, int] = {}
+    kept = []
+    for key, value in history:
+        if value is not None and b"DELETE_SUBJECT" in key:
+            entry = parse_record(key, value)
+            assert entry is not None
+            if entry.version < watermarks.get(key, 0):
+                continue
+            watermarks[key] = entry.version
+        kept.append((key, value))
+    return kept
+
+
+@given(st.lists(records, max_size=25))
+def test_indexes_follow_from_the_versions(history: list[Pair]) -> None:
+    state = folded(history)
+    again = State()
+    for versions in state.subjects.values():
+        assert list(versions) == sorted(versions)
+        for each in versions.values():
+            entry = parse_record(*schema_record(each))
+            assert entry is not None
+            for _ in again.apply(entry):
+                pass
+    settings = visible(state)[2:4]
+    again.configs, again.modes = state.configs, state.modes
+    assert settings == visible(again)[2:4]
+    assert visible(state) == visible(again)
+
+
+@given(st.lists(records, max_size=25).map(plausible), st.randoms(use_true_random=False))
+def test_a_compacted_topic_says_the_same(history: list[Pair], rng: random.Random) -> None:
+    """A pass removes records with a newer one of the same key below some offset, and some tombstones."""
+    upto = rng.randint(0, len(history))
+    newest = {key: at for at, (key, _) in enumerate(history)}
+    dirty = history[:upto]
+    kept = [
+        pair
+        for at, pair in enumerate(dirty)
+        if at >= max((n for n, each in enumerate(dirty) if each[0] == pair[0]), default=0)
+        and not (pair[1] is None and newest[pair[0]] == at and rng.random() < 0.5)
+    ]
+    compacted = [*kept, *history[upto:]]
+    assert visible(folded(compacted)) == visible(folded(history))
+
+
+def test_deleted_versions_stay_until_they_are_cleared() -> None:
+    history = [version("a", 1, 0), version("a", 2, 1), version("b", 1, 2), delete_subject_record("a", 2)]
+    state = folded(history)
+    assert [each.is_deleted for each in state.versions("a")] == [True, True]
+    assert not state.has_subject("a", deleted=False) and state.has_subject("a", deleted=True)
+    cleared = folded([*history, clear_subject_record(None)])
+    assert list(cleared.subjects) == ["b"]
+    assert cleared.contexts["."].last_id == 2
+
+
+def test_a_schema_with_an_id_of_another_one_is_ignored() -> None:
+    other = schema_record(Version("b", 1, 0, content_of("AVRO", '"null"')))
+    state = folded([version("a", 1, 0), other])
+    assert list(state.subjects) == ["a"]
+    assert state.content(".", 0) == TEXTS[0]
+
+
+def test_ids_of_contexts_are_independent() -> None:
+    other = schema_record(Version(":.c:b", 1, 0, content_of("AVRO", '"null"')))
+    state = folded([version("a", 1, 0), other])
+    assert (state.content(".", 0), state.content(".c", 0)) == (TEXTS[0], content_of("AVRO", '"null"'))
+
+
+@each_case(
+    "subject, level, mode",
+    [("a", "FULL", "READONLY"), ("b", "NONE", "IMPORT"), (":.c:a", "FORWARD", "READWRITE"), (None, "NONE", "IMPORT")],
+)
+def test_the_nearest_setting_counts(subject: str | None, level: str, mode: str) -> None:
+    state = folded(
+        [
+            config_record(None, {"compatibilityLevel": "NONE", "normalize": True}),
+            config_record("a", {"compatibilityLevel": "FULL"}),
+            config_record(":.c:", {"compatibilityLevel": "FORWARD"}),
+            mode_record(None, "IMPORT"),
+            mode_record("a", "READONLY"),
+            mode_record(":.c:", "READWRITE"),
+        ]
+    )
+    assert state.config(subject) == {"compatibilityLevel": level, "normalize": True}
+    assert state.mode(subject) == mode
+
+
+def test_the_default_level_is_backward_and_an_override_is_stronger_than_a_subjects_mode() -> None:
+    assert folded([]).config("a") == {"compatibilityLevel": "BACKWARD"}
+    assert folded([]).mode("a") == "READWRITE"
+    assert folded([mode_record("a", "IMPORT"), mode_record(None, "READONLY_OVERRIDE")]).mode("a") == "READONLY_OVERRIDE"
+
+
+@pytest.mark.parametrize(("limit", "most"), [("VERSIONS_MAX", 2), ("TEXT_BYTES_MAX", 10)])
+def test_the_state_is_bounded(limit: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_module, limit, most)
+    with pytest.raises(RegistryError, match=f"limit {most}"):
+        folded([version("a", number, number) for number in (1, 2, 3)])
