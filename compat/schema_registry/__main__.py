@@ -210,7 +210,7 @@ def measure(suite: Suite, samples: int, *, judged: bool) -> None:
             for _ in range(samples):
                 ask(method, path, body)
             after = of_it.cpu_times()
-            return samples / (after.user + after.system - before.user - before.system)
+            return float(samples / (after.user + after.system - before.user - before.system))
 
         ask("POST", "/subjects/first/versions", {"schema": '"int"'})
         before_bytes = of_it.memory_info().rss

@@ -123,6 +123,8 @@ class Broker:
         self.rng = rng
         self.began_s: float
         """Time when it began to serve, by Trio's clock, which cannot be moved."""
+        self.kept: dict[type, object] = {}
+        """Objects of higher rooms that last as long as this run, by type; e.g. the schema registry, once it is used."""
         self._loggers = Loggers()
         self._next_producer_id = next_producer_id
         self._former_run = former_run or FormerRun()

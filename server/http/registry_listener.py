@@ -92,7 +92,10 @@ class RegistryAnswering:
             return refusal(error.status, str(error))
         except ControlError as error:  # the broker stops, or is down
             return refusal(error.kind.value, str(error))
-        except Exception:
+        except Exception as error:
+            if not self._supervisor.is_serving:
+                log.debug("%s %s interrupted: the broker stopped", call.method, call.path, exc_info=error)
+                return refusal(503, "the broker stopped before the request was completed")
             log.exception("%s %s failed", call.method, call.path)
             return refusal(500, f"internal error in {call.method} {call.path}; see the broker's log", code=50001)
 

@@ -29,6 +29,19 @@ View = Callable[[Broker, Mapping[str, str]], Awaitable[Page]]
 shown instead.
 """
 
+
+async def _subjects(broker: Broker, fields: Mapping[str, str]) -> Page:
+    from .views import schemas  # The admin listener of a broker without schemas must not load the registry.
+
+    return await schemas.view(broker, fields)
+
+
+async def _subject(broker: Broker, fields: Mapping[str, str]) -> Page:
+    from .views import schemas
+
+    return await schemas.subject_page(broker, fields)
+
+
 VIEWS: dict[str, View] = {
     "/": overview.view,
     "/topics": topics.view,
@@ -38,6 +51,8 @@ VIEWS: dict[str, View] = {
     "/topics/{topic}/records": records.view,
     "/topics/{topic}/partitions/{partition}": partition.view,
     "/topics/{topic}/partitions/{partition}/producers": producers.view,
+    "/schemas": _subjects,
+    "/schemas/{subject}": _subject,
     "/groups": groups.view,
     "/groups/{group}": groups.group_page,
     "/transactions": groups.transactions,
@@ -52,6 +67,7 @@ VIEWS: dict[str, View] = {
 NAVIGATION = (
     ("/", "Overview"),
     ("/topics", "Topics"),
+    ("/schemas", "Schemas"),
     ("/groups", "Groups"),
     ("/transactions", "Transactions"),
     ("/connections", "Connections"),

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
-from weakref import WeakKeyDictionary
 
 import trio
 
@@ -96,7 +95,7 @@ class Registry:
             content = found.content if isinstance(found, Version) else found
             if new.id is None:
                 await self._check_compatible(state, subject, content)
-                state = await self.state()
+            state = await self.state()
             made = _new_version(state, subject, content, new)
             replaced = [
                 each for each in state.subjects.get(subject, {}).values() if each.is_deleted and each.id == made.id
@@ -302,7 +301,7 @@ class Registry:
                 for name, value in {**state.configs.get(subject, {}), **options}.items()
                 if value is not None
             }
-            await self.topic.append(lambda: [config_record(subject, merged)])
+            await self.topic.append(lambda: [config_record(subject, merged or None)])
             return merged
 
     async def delete_config(self, subject: str | None) -> Mapping[str, Json]:
@@ -462,9 +461,9 @@ def _settings_removed(state: State, subject: str) -> list[Pair]:
     ]
 
 
-_REGISTRIES: WeakKeyDictionary[Broker, Registry] = WeakKeyDictionary()
-
-
 def registry_of(broker: Broker) -> Registry:
     """Return the registry of a broker's run, which all callers share: it is the only writer of the run."""
-    return _REGISTRIES.setdefault(broker, Registry(broker))
+    found = broker.kept.get(Registry)
+    if not isinstance(found, Registry):
+        found = broker.kept[Registry] = Registry(broker)
+    return found

@@ -2,7 +2,7 @@
 
     docker run IMAGE                          ottla serve
     docker run IMAGE --nodes 3                ottla serve --nodes 3
-    docker run IMAGE dev                      ottla serve --profile dev, with the snippet and the admin listener of `ottla dev`
+    docker run IMAGE dev                      ottla serve --profile dev, with the snippet, the admin listener and the registry of `ottla dev`
     docker run IMAGE topics list …            ottla topics list …
     docker run IMAGE sh -c …                  sh -c …
 
@@ -48,6 +48,7 @@ MOUNTED_CONFIG = "/mnt/shared/config/server.properties"
 """Path at which Apache Kafka's image finds the user's file."""
 
 ADMIN_PORT = 9099
+REGISTRY_PORT = 8081
 
 READY = "[KafkaServer id={id}] started: Kafka Server started, Transitioning from RECOVERY to RUNNING"
 """Line that testcontainers' modules wait for in the output of Apache Kafka, with ZooKeeper and with KRaft, and of
@@ -76,12 +77,14 @@ def ottla_words(words: list[str], environment: Mapping[str, str]) -> list[str] |
         return words
     if first == "dev":
         host = "0.0.0.0" if environment.get(ADMIN_TOKEN) else "localhost"
-        admin = (
+        given = _option_names(words, environment)
+        admin = [] if {"--admin", "OTTLA_ADMIN"} & given else ["--admin", f"{host}:{ADMIN_PORT}"]
+        registry = (
             []
-            if {"--admin", "OTTLA_ADMIN"} & _option_names(words, environment)
-            else ["--admin", f"{host}:{ADMIN_PORT}"]
+            if {"--schema-registry", "OTTLA_SCHEMA_REGISTRY"} & given
+            else ["--schema-registry", f"{host}:{REGISTRY_PORT}"]
         )
-        return ["serve", "--profile", "dev", "--hello", *admin, *words[1:]]
+        return ["serve", "--profile", "dev", "--hello", *admin, *registry, *words[1:]]
     if not first or looks_like_option(first):
         return ["serve", *words]
     return None if shutil.which(first) else words

@@ -13,6 +13,7 @@ from html import unescape
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from kafka import KafkaProducer
@@ -20,6 +21,7 @@ from kafka import KafkaProducer
 import ottla
 from ottla.server.http.table import CALLS, CallTable
 from ottla.server.page.pages import NAVIGATION, POLICY, VIEWS, event, pause_s
+from support.broker.registry_calls import record_schema
 
 
 @pytest.fixture(scope="module")
@@ -246,6 +248,26 @@ def test_records_are_paged_and_escaped(broker: ottla.Broker) -> None:
     assert ">Later<" in oldest and ">Earlier<" not in oldest
     assert "expected a whole number" in get(broker, "/topics/r/records?offset=x")[1]
     broker.delete_topic("r")
+
+
+def test_schemas_are_shown_compared_and_tried() -> None:
+    one = record_schema("x int", "gone int 0")
+    two = record_schema("x int", 'new string "<b>"')
+    with ottla.Broker(admin="0", seed={"schemas": {"s/<i>": [one, two]}}) as broker:
+        _, subjects = get(broker, "/schemas")
+        assert 'href="/schemas/s%2F%3Ci%3E"' in subjects and "1, 2" in subjects and "BACKWARD" in subjects
+        target = "/schemas/s%2F%3Ci%3E"
+        _, html = get(broker, target)
+        assert "Version 2" in html and re.findall(r"<ins[^>]*>\+ +(.*?)</ins>", html)[0].endswith("&#34;new&#34;,")
+        assert "&lt;b&gt;" in html and "<b>" not in html and len(re.findall(r"<del", html)) >= 1
+        assert "<ins" not in get(broker, f"{target}?version=1&compared=1")[1]
+        assert "Version 1" in get(broker, f"{target}?version=1")[1]
+        assert "Compatible</strong>" in get(broker, f"{target}?kind=AVRO&schema={quote(one)}")[1]
+        bad = get(broker, f"{target}?kind=AVRO&schema={quote(record_schema('z int'))}")[1]
+        assert "Not compatible</strong>" in bad and "READER_FIELD_MISSING_DEFAULT_VALUE" in bad
+        assert 'class="refusal">Invalid schema' in get(broker, f"{target}?kind=AVRO&schema=%7B")[1]
+        for missing, status in (("/schemas/none", 404), (f"{target}?version=9", 404), (f"{target}?version=x", 422)):
+            assert get(broker, missing)[0].status == status
 
 
 def test_producers_of_a_partition_are_shown(broker: ottla.Broker) -> None:

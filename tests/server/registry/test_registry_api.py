@@ -119,6 +119,9 @@ HISTORIES: dict[str, list[Row]] = {
         ("PUT", "/config", {"alias": "t"}, 422, 422),
         ("DELETE", "/config", None, 200, {"compatibilityLevel": "NONE"}),
         ("GET", "/config", None, 200, {"compatibilityLevel": "BACKWARD"}),
+        ("PUT", "/config/s", {"normalize": True}, 200, {"normalize": True}),
+        ("PUT", "/config/s", {"normalize": None}, 200, {}),
+        ("GET", "/config/s", None, 404, 40408),
         ("PUT", "/config/s", {"compatibility": "BACKWARD_TRANSITIVE"}, 200, ANY),
         (
             "POST",

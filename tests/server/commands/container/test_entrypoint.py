@@ -18,6 +18,8 @@ from support.commands.command_runs import run_command
 from support.noted import each_case
 from support.sizes import FULL
 
+DEV = ("--profile", "dev", "--hello")
+
 
 @each_case(
     "words, becomes",
@@ -31,8 +33,11 @@ from support.sizes import FULL
         (["topics", "list"], ["topics", "list"]),
         (["reset"], ["reset"]),  # most images have a program of that name as well
         (["ottla", "dev"], ["dev"]),
-        (["dev"], ["serve", "--profile", "dev", "--hello", "--admin", "localhost:9099"]),
-        (["dev", "--admin=7"], ["serve", "--profile", "dev", "--hello", "--admin=7"]),
+        (
+            ["dev"],
+            ["serve", *DEV, "--admin", "localhost:9099", "--schema-registry", "localhost:8081"],
+        ),
+        (["dev", "--admin=7", "--schema-registry", "8"], ["serve", *DEV, "--admin=7", "--schema-registry", "8"]),
         (["sh", "-c", "exit 3"], None),
         (["/bin/sh"], None),
         (["topcs", "list"], ["topcs", "list"]),
@@ -44,12 +49,14 @@ def test_arguments_are_options_of_serve_or_a_command_or_another_program(
     assert ottla_words(words, {}) == becomes
 
 
-def test_the_admin_listener_of_dev_is_published_only_with_a_token() -> None:
+def test_the_http_listeners_of_dev_are_published_only_with_a_token() -> None:
     assert ottla_words(["dev"], {ADMIN_TOKEN: "secret"}) == [
-        *("serve", "--profile", "dev", "--hello"),
+        *("serve", *DEV),
         *("--admin", "0.0.0.0:9099"),
+        *("--schema-registry", "0.0.0.0:8081"),
     ]
-    assert ottla_words(["dev"], {"OTTLA_ADMIN": "127.0.0.1:7"}) == ["serve", "--profile", "dev", "--hello"]
+    given = {"OTTLA_ADMIN": "127.0.0.1:7", "OTTLA_SCHEMA_REGISTRY": "127.0.0.1:8"}
+    assert ottla_words(["dev"], given) == ["serve", *DEV]
 
 
 def command(*words: str) -> list[str]:
