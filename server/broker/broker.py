@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterable
 from functools import cached_property
 from secrets import token_bytes
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...storage.data_dirs.inspection import unique
 from ...storage.disk.files import Files
@@ -129,6 +129,8 @@ class Broker:
         self._node_run: NodeRun
         self._store: OpenStore | None = None
         """The store, while it is open."""
+        self.registry: Any = None
+        """Schema registry of this run, once it was needed; see `registry.registry_of`."""
 
     def open(self) -> None:
         """Lock and load the data directories. Blocks; runs in a worker thread before anything is served.

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
-from weakref import WeakKeyDictionary
 
 import trio
 
@@ -43,10 +42,15 @@ COMPARED_MAX = 1_000
 """Maximum number of older versions that a new one is compared with."""
 AT_ONCE_CHARACTERS = 16 << 10
 """Maximum size of a known schema whose digest is computed on Trio's thread: well below a millisecond."""
+TOMBSTONES_MAX = 100
+"""Maximum number of versions that are deleted in one batch, so that it fits into the topic however many a subject has."""
+SETTINGS_MAX = 100_000
+"""Maximum number of compatibility levels, and of modes: they are in memory."""
 FOREIGN_MAX = 10
 """Number of a subject's newest versions that are parsed to find an equal schema, which another registry may have stored in another
 layout."""
 
+SETTING_CHARACTERS_MAX = 1024
 CONFIG_OPTIONS: Mapping[str, type] = {"compatibilityLevel": str, "normalize": bool, "compatibilityGroup": str}
 """Options of a compatibility level. `compatibilityGroup` names a property of the metadata: only versions with the same value
 are compared."""
@@ -87,7 +91,7 @@ class Registry:
             RegistryError: 42201: it is invalid; 409: it is incompatible; 42205: the mode does not allow it.
         """
         async with self._writing:
-            state = await self.state()
+            state = await self.topic.settled()
             _check_may_register(state, subject, new)
             found = await self._find(state, subject, new, deleted=False)
             if isinstance(found, Version) and new.id in (None, found.id) and new.version in (None, found.version):
@@ -95,8 +99,9 @@ class Registry:
             content = found.content if isinstance(found, Version) else found
             if new.id is None:
                 await self._check_compatible(state, subject, content)
-                state = await self.state()
+            state = await self.state()
             made = _new_version(state, subject, content, new)
+            state.check_room(made)
             replaced = [
                 each for each in state.subjects.get(subject, {}).values() if each.is_deleted and each.id == made.id
             ]
@@ -218,7 +223,7 @@ class Registry:
     async def delete_subject(self, subject: str, *, permanent: bool) -> list[int]:
         """Delete all versions of a subject, and return their numbers. Deleted ones can be looked up until `permanent`."""
         async with self._writing:
-            state = await self.state()
+            state = await self.topic.settled()
             _check_may_write(state, subject)
             if not state.has_subject(subject, deleted=True):
                 raise errors.subject_not_found(subject)
@@ -230,17 +235,19 @@ class Registry:
             gone = list(state.subjects[subject].values()) if permanent else live
             for each in gone:
                 _check_not_referenced(state, each, deleted=permanent)
-            if permanent:
-                records = [schema_tombstone(*each.place) for each in gone]
-            else:
-                records = [delete_subject_record(subject, live[-1].version), *_settings_removed(state, subject)]
-            await self.topic.append(records)
+            if not permanent:
+                await self.topic.append(
+                    [delete_subject_record(subject, live[-1].version), *_settings_removed(state, subject)]
+                )
+            for first in range(0, len(gone) if permanent else 0, TOMBSTONES_MAX):
+                part = gone[first : first + TOMBSTONES_MAX]
+                await self.topic.append([schema_tombstone(*each.place) for each in part])
             return [each.version for each in gone]
 
     async def delete_version(self, subject: str, version: int, *, permanent: bool) -> int:
         """Delete a version of a subject, and return its number."""
         async with self._writing:
-            state = await self.state()
+            state = await self.topic.settled()
             _check_may_write(state, subject)
             found = version_of(state, subject, version, deleted=True)
             if found.is_deleted and not permanent:
@@ -266,14 +273,17 @@ class Registry:
             if kind is None:
                 raise errors.malformed(f"{name}: not supported; supported: {', '.join(CONFIG_OPTIONS)}")
             if value is not None and not isinstance(value, kind):
-                raise errors.malformed(f"{name}: expected {kind.__name__}, found {value!r:.100}")
+                raise errors.malformed(f"{name}: expected {kind.__name__}, found {errors.shown(value)}")
+            if isinstance(value, str) and len(value) > SETTING_CHARACTERS_MAX:
+                raise errors.too_large(f"{name}: too long ({len(value)} characters, limit {SETTING_CHARACTERS_MAX})")
         level = options.get("compatibilityLevel")
         if level is not None and level not in LEVELS:
             raise errors.invalid_level(LEVELS)
         async with self._writing:
-            state = await self.state()
+            state = await self.topic.settled()
             if state.mode(subject) in (READONLY, READONLY_OVERRIDE):
                 raise _read_only(subject)
+            _check_room(state.configs, subject)
             merged = {
                 name: value
                 for name, value in {**state.configs.get(subject, {}), **options}.items()
@@ -285,7 +295,7 @@ class Registry:
     async def delete_config(self, subject: str | None) -> Mapping[str, Json]:
         """Delete the options of a subject, of a context, or of all, and return them."""
         async with self._writing:
-            state = await self.state()
+            state = await self.topic.settled()
             if state.mode(subject) in (READONLY, READONLY_OVERRIDE):
                 raise _read_only(subject)
             found = state.configs.get(subject)
@@ -305,7 +315,8 @@ class Registry:
         if not isinstance(mode, str) or mode not in MODES or (mode == READONLY_OVERRIDE and subject is not None):
             raise errors.invalid_mode(MODES)
         async with self._writing:
-            state = await self.state()
+            state = await self.topic.settled()
+            _check_room(state.modes, subject)
             records = [mode_record(subject, mode)]
             if mode == IMPORT and state.mode(subject) != IMPORT:
                 if not force and any(not each.is_deleted for each in state.versions(subject)):
@@ -317,7 +328,7 @@ class Registry:
     async def delete_mode(self, subject: str | None) -> str:
         """Delete the mode of a subject, of a context, or of all, and return it."""
         async with self._writing:
-            state = await self.state()
+            state = await self.topic.settled()
             found = state.modes.get(subject)
             if found is None:
                 if subject is not None:
@@ -431,6 +442,11 @@ def _check_not_referenced(state: State, version: Version, *, deleted: bool) -> N
             raise errors.referenced(version.subject, version.version)
 
 
+def _check_room(settings: Mapping[str | None, object], subject: str | None) -> None:
+    if subject not in settings and len(settings) >= SETTINGS_MAX:
+        raise errors.too_large(f"too many settings of subjects ({len(settings)}, limit {SETTINGS_MAX})")
+
+
 def _settings_removed(state: State, subject: str) -> list[Pair]:
     """Return the records that remove a deleted subject's settings, as Confluent's registry does."""
     return [
@@ -439,9 +455,9 @@ def _settings_removed(state: State, subject: str) -> list[Pair]:
     ]
 
 
-_REGISTRIES: WeakKeyDictionary[Broker, Registry] = WeakKeyDictionary()
-
-
 def registry_of(broker: Broker) -> Registry:
     """Return the registry of a broker's run, which all callers share: it is the only writer of the run."""
-    return _REGISTRIES.setdefault(broker, Registry(broker))
+    if broker.registry is None:
+        broker.registry = Registry(broker)
+    found: Registry = broker.registry
+    return found
