@@ -114,9 +114,10 @@ class Request:
                 raise errors.malformed(f"{name}: expected an object")
             _check_plain(self.body.get(name), name)
         try:
-            references = references_of(self.body.get("references"))
-            if len(references) > REFERENCES_MAX:
-                raise errors.malformed(f"references: too many ({len(references)}, limit {REFERENCES_MAX})")
+            given = self.body.get("references")
+            if isinstance(given, list) and len(given) > REFERENCES_MAX:
+                raise errors.malformed(f"references: too many ({len(given)}, limit {REFERENCES_MAX})")
+            references = references_of(given)
             for each in references:
                 if max(len(each.name), len(each.subject)) > SUBJECT_CHARACTERS_MAX:
                     raise errors.malformed(
@@ -142,14 +143,13 @@ def _check_plain(value: Json, name: str) -> None:
     for _ in range(METADATA_DEPTH_MAX):
         below: list[Json] = []
         for each in level:
-            if isinstance(each, dict):
-                characters += sum(map(len, each))
-            elif isinstance(each, str):
-                characters += len(each)
-            elif isinstance(each, float) and not math.isfinite(each):
+            if isinstance(each, float) and not math.isfinite(each):
                 raise errors.malformed(f"{name}: a number is too large")
             members = each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
             values_count += 1 + len(members)
+            if values_count <= METADATA_VALUES_MAX:
+                texts = each if isinstance(each, dict) else [each] if isinstance(each, str) else ()
+                characters += sum(map(len, texts))
             if values_count > METADATA_VALUES_MAX or characters > METADATA_CHARACTERS_MAX:
                 raise errors.malformed(
                     f"{name}: too large (limits: {METADATA_VALUES_MAX} values, {METADATA_CHARACTERS_MAX} characters)"

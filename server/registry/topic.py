@@ -178,7 +178,15 @@ def _entries(part: FileSlice, at: int) -> tuple[list[Entry], int]:
         if unpacked_bytes > UNPACKED_BYTES_MAX:  # a megabyte may have been gigabytes
             break
         if not batch.is_control:
-            for record in batch.records(max_bytes=UNPACKED_BYTES_MAX):
+            try:
+                records = list(batch.records(max_bytes=UNPACKED_BYTES_MAX))
+            except KafkaError as error:
+                if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
+                    raise
+                # No registry writes such a batch.
+                ignored.append(f"offset {batch.base_offset}: {error.message or error.code.name}")
+                records = []
+            for record in records:
                 if record.offset < at:
                     continue
                 unpacked_bytes += len(record.key or b"") + len(record.value or b"")

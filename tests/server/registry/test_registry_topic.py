@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 import ottla
 from ottla.server.client.kafka import Kafka
 from ottla.server.registry import registry as registry_module
+from ottla.server.registry import topic as topic_module
+from ottla.server.registry.records import Version, content_of, schema_record
 from ottla.server.registry.registry import registry_of
 from support.broker.registry_calls import RegistryCalls, path_of, record_schema
 
@@ -228,3 +231,16 @@ def test_a_subject_of_any_number_of_versions_is_deleted_permanently(
         registry.register("s", record_schema(f"f{number} int 0"))
     permanently(registry, "s")
     assert registry.get("/subjects?deleted=true") == []
+
+
+def test_a_batch_that_unpacks_to_too_much_is_ignored_and_the_rest_is_read_in_parts(
+    broker: ottla.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_module, "UNPACKED_BYTES_MAX", 1000)
+    broker.create_topic("_schemas", configs={"cleanup.policy": "compact"})
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.codec": "gzip"})
+    for number, size in ((1, 300), (2, 300), (3, 3000), (4, 300), (5, 300), (6, 300), (7, 300), (8, 300)):
+        schema = json.dumps({"type": "fixed", "name": f"F{number}", "size": 1, "doc": "x" * size})
+        producer.produce("_schemas", *reversed(schema_record(Version("s", number, number, content_of("AVRO", schema)))))
+        producer.flush()
+    assert RegistryCalls.of(broker).get("/subjects/s/versions") == [1, 2, 4, 5, 6, 7, 8]
