@@ -9,11 +9,11 @@ import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from ..runtime.threads import in_worker
 from . import errors
-from .names import DEFAULT_CONTEXT, EVERYTHING, SUBJECT_CHARACTERS_MAX, bare_name, context_of, normalized
+from .names import DEFAULT_CONTEXT, EVERYTHING, SUBJECT_CHARACTERS_MAX, bare_name, context_named, context_of, normalized
 from .parsing import REFERENCES_MAX
 from .records import (
     INT32_MAX,
@@ -492,7 +492,7 @@ def in_context(path: str, query: str) -> tuple[str, str]:
     if first != "contexts" or len(rest) < 2:
         return path, query
     name, *rest = rest
-    context = f":{name if name.startswith('.') else '.' + name}:"
+    context = f":{quote(context_named(unquote(name)), safe='')}:"
     named = next((at + 1 for at, each in enumerate(rest) if each in ("subjects", "config", "mode")), 0)
     parameter = (
         {"subjects": "subjectPrefix", "schemas": "subject"}.get(rest[0], "") if rest != ["schemas"] else "subjectPrefix"
@@ -503,5 +503,5 @@ def in_context(path: str, query: str) -> tuple[str, str]:
         rest.append(context)
     elif parameter:
         fields = dict(parse_qsl(query, keep_blank_values=True))
-        query = urlencode(fields | {parameter: context + fields.get(parameter, "")})
+        query = urlencode(fields | {parameter: unquote(context) + fields.get(parameter, "")})
     return "/" + "/".join(rest), query

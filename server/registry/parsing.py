@@ -32,8 +32,8 @@ class Parser:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Key, Schema] = OrderedDict()
-        """Only schemas without references: what others mean changes when a version is deleted and its number returns. Only
-        `in_worker` changes it, whose calls run one at a time."""
+        """Only schemas without references: the number of a deleted version may return with another schema. Only `in_worker`
+        changes it, whose calls run one at a time."""
         self._kept_characters = 0
 
     async def run(

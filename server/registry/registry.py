@@ -43,7 +43,7 @@ COMPARED_MAX = 1_000
 AT_ONCE_CHARACTERS = 16 << 10
 """Maximum size of a known schema whose digest is computed on Trio's thread: well below a millisecond."""
 TOMBSTONES_MAX = 100
-"""Maximum number of versions that are deleted in one batch, so that it fits into the topic however many a subject has."""
+"""Maximum number of versions that are deleted in one batch, so that it fits into the topic."""
 SETTINGS_MAX = 100_000
 """Maximum number of compatibility levels, and of modes: they are in memory."""
 FOREIGN_MAX = 10

@@ -118,7 +118,7 @@ class State:
             context.contents[made.id] = made.content
             self.text_bytes += made.content.size_bytes
         context.places.setdefault(made.id, {})[made.place] = None
-        if context.contents[made.id].guid == made.content.guid:  # else the id has other references or metadata, too
+        if context.contents[made.id].guid == made.content.guid:  # else the id also has other references or metadata
             context.ids.setdefault(made.content.guid, made.id)
         context.last_id = max(context.last_id, made.id)
         for place in reference_places(made):

@@ -137,7 +137,7 @@ class SchemasTopic:
         return partition.log is self._log and self._next_offset >= self._log.high_watermark
 
     async def _catch_up(self) -> None:
-        """Read what is below the present high watermark. What clients write meanwhile is left for the next call."""
+        """Read what is below the present high watermark. What clients write during it is left for the next call."""
         time_slice = TimeSlice()
         end = -1
         while True:

@@ -385,3 +385,16 @@ def test_settings_are_bounded(registry: RegistryCalls, monkeypatch: pytest.Monke
     assert registry.ask("PUT", "/config/s", {"compatibilityGroup": "g" * 2_000})[1]["error_code"] == 42209
     many = {f"option{number}": 1 for number in range(101)}
     assert registry.ask("PUT", "/config", many)[1]["error_code"] == 422
+
+
+@each_case("context", [".c", "c", ":.c:", "%2Ec", "%3A.c%3A"])
+def test_a_context_in_a_path_has_one_name_however_it_is_written(context: str, registry: RegistryCalls) -> None:
+    assert registry.ask("POST", f"/contexts/{context}/subjects/s/versions", body(A1))[0] == 200
+    assert registry.get("/subjects") == [":.c:s"]
+    assert registry.get(f"/contexts/{context}/schemas/ids/1")["schema"] == A1
+
+
+@each_case("subject", [":*:", ":*:s"])
+def test_a_name_of_all_subjects_is_no_subject(subject: str, registry: RegistryCalls) -> None:
+    status, answer = registry.ask("POST", f"/subjects/{path_of(subject)}/versions", body(A1))
+    assert (status, answer["error_code"]) == (422, 42208)
