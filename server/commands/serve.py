@@ -140,9 +140,9 @@ def serve(
             log.warning("%s", line)
         _prepare_process()
         stop.listen()
-        return trio.run(
-            _run, static, hello, _admin_http(options), _prepare(options.seed), stop, None, secured, _registry(options)
-        )
+        token = _admin_token(options.admin_token_file)  # once: the file may be a pipe
+        admin, registry = _admin_http(options, token), _registry(options, token)
+        return trio.run(_run, static, hello, admin, _prepare(options.seed), stop, None, secured, registry)
     except (ConfigError, ControlError, DataDirectoryError, OSError) as error:
         if stop.may_end:
             log.exception("the broker failed")
@@ -323,8 +323,7 @@ def _prepare(path: str | None) -> Callable[[Broker], Awaitable[object]] | None:
     return partial(apply_seed, seed=seed_from(path), unless_there=True)
 
 
-def _admin_http(options: argparse.Namespace) -> HttpListener | None:
-    token = _admin_token(options.admin_token_file)
+def _admin_http(options: argparse.Namespace, token: str | None) -> HttpListener | None:
     if options.admin is None:
         if options.admin_token_file is not None and options.schema_registry is None:
             raise ConfigError("--admin-token-file requires --admin or --schema-registry")
@@ -334,12 +333,12 @@ def _admin_http(options: argparse.Namespace) -> HttpListener | None:
     return AdminHttp(options.admin, token)
 
 
-def _registry(options: argparse.Namespace) -> HttpListener | None:
+def _registry(options: argparse.Namespace, token: str | None) -> HttpListener | None:
     if options.schema_registry is None:
         return None
     from ..http.registry_listener import RegistryHttp
 
-    found = RegistryHttp(options.schema_registry, _admin_token(options.admin_token_file))
+    found = RegistryHttp(options.schema_registry, token)
     if getattr(options, "registry_may_fail", False):
         try:
             found.reserve()

@@ -5,17 +5,18 @@ A call is a function of the registry and a request. It returns what becomes the 
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from ..runtime.threads import in_worker
 from . import errors
-from .names import DEFAULT_CONTEXT, EVERYTHING, bare_name, context_of, normalized
+from .names import DEFAULT_CONTEXT, EVERYTHING, SUBJECT_CHARACTERS_MAX, bare_name, context_named, context_of, normalized
 from .records import (
     INT32_MAX,
+    REFERENCES_MAX,
     Content,
     Json,
     UnreadableRecordError,
@@ -26,14 +27,17 @@ from .records import (
 )
 from .registry import LATEST, NewSchema, Registry, version_of
 from .schemas import KINDS
+from .schemas.values import MAX_TEXT_BYTES
 from .state import State
 
-RULES_BYTES_MAX = 64 << 10
-"""Maximum size of the metadata, and of the rules, of a schema."""
 PAGE_MAX = 1_000
 """Maximum number of schemas in one response, as in Confluent's registry."""
 AT_ONCE_BYTES = 64 << 10
 RESPONSE_CHARACTERS_MAX = 32 << 20
+METADATA_VALUES_MAX, METADATA_CHARACTERS_MAX, METADATA_DEPTH_MAX = 10_000, 256 << 10, 20
+"""Limits of a schema's metadata, and of its rules."""
+SETTINGS_MAX = 100
+"""Maximum number of options in one request."""
 FIRST_KIND = "AVRO"
 
 
@@ -101,16 +105,27 @@ class Request:
         text, kind = self.body.get("schema"), self.body.get("schemaType") or FIRST_KIND
         if not isinstance(text, str) or not text:
             raise errors.invalid_schema("schema: expected a text, but it is empty or missing")
+        if len(text) > MAX_TEXT_BYTES:
+            raise errors.invalid_schema(f"schema: too large ({len(text)} characters, limit {MAX_TEXT_BYTES} bytes)")
         if not isinstance(kind, str) or kind not in KINDS:
-            raise errors.invalid_schema(f"schemaType: invalid ({kind!r:.100}, expected one of {', '.join(KINDS)})")
+            raise errors.invalid_schema(
+                f"schemaType: invalid ({errors.shown(kind)}, expected one of {', '.join(KINDS)})"
+            )
         for name in ("metadata", "ruleSet"):
             each = self.body.get(name)
             if not isinstance(each, dict | None):
                 raise errors.malformed(f"{name}: expected an object")
-            if self.body_bytes > RULES_BYTES_MAX and (size_bytes := len(json.dumps(each))) > RULES_BYTES_MAX:
-                raise errors.malformed(f"{name}: too large ({size_bytes} bytes, limit {RULES_BYTES_MAX})")
+            _check_plain(self.body.get(name), name)
         try:
-            references = references_of(self.body.get("references"))
+            given = self.body.get("references")
+            if isinstance(given, list) and len(given) > REFERENCES_MAX:
+                raise errors.malformed(f"references: too many ({len(given)}, limit {REFERENCES_MAX})")
+            references = references_of(given)
+            for each in references:
+                if max(len(each.name), len(each.subject)) > SUBJECT_CHARACTERS_MAX:
+                    raise errors.malformed(
+                        f"references: a name is too long (limit {SUBJECT_CHARACTERS_MAX} characters)"
+                    )
         except UnreadableRecordError as error:
             raise errors.malformed(str(error)) from None
         content = content_of(kind, text, references, self.body.get("metadata"), self.body.get("ruleSet"))
@@ -121,8 +136,31 @@ class Request:
         if found is None or found == -1 or (name == "version" and found == 0):
             return None
         if not isinstance(found, int) or isinstance(found, bool) or not 1 <= found <= INT32_MAX:
-            raise errors.malformed(f"{name}: expected a number from 1 to {INT32_MAX}, found {found!r:.100}")
+            raise errors.malformed(f"{name}: expected a number from 1 to {INT32_MAX}, found {errors.shown(found)}")
         return found
+
+
+def _check_plain(value: Json, name: str) -> None:
+    """Check metadata or rules, which are digested and written on Trio's thread. RegistryError 422: they exceed the limits."""
+    level, values_count, characters = [value], 0, 0
+    for _ in range(METADATA_DEPTH_MAX):
+        below: list[Json] = []
+        for each in level:
+            if isinstance(each, float) and not math.isfinite(each):
+                raise errors.malformed(f"{name}: a number is too large")
+            members = each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
+            values_count += 1 + len(members)
+            if values_count <= METADATA_VALUES_MAX:
+                texts = each if isinstance(each, dict) else [each] if isinstance(each, str) else ()
+                characters += sum(map(len, texts))
+            if values_count > METADATA_VALUES_MAX or characters > METADATA_CHARACTERS_MAX:
+                raise errors.malformed(
+                    f"{name}: too large (limits: {METADATA_VALUES_MAX} values, {METADATA_CHARACTERS_MAX} characters)"
+                )
+            below += members
+        level = below
+    if level:
+        raise errors.malformed(f"{name}: nested too deeply (limit {METADATA_DEPTH_MAX} levels)")
 
 
 Function = Callable[[Registry, Request], Awaitable[Json]]
@@ -187,7 +225,7 @@ async def _schemas(registry: Registry, request: Request) -> Json:
             versions = [each for each in _versions_in(state, subject) if is_shown(each)]
             found += versions[-1:] if latest_only else versions
         page = request.page(found, PAGE_MAX)
-        size = sum(len(each.content.text) for each in page)
+        size = sum(each.content.size_bytes for each in page)
         if size > RESPONSE_CHARACTERS_MAX:
             raise errors.malformed(
                 f"the response is too large ({size} characters, limit {RESPONSE_CHARACTERS_MAX}); use limit"
@@ -449,6 +487,8 @@ async def _config(registry: Registry, request: Request) -> Json:
 @endpoint("PUT", "/config")
 @endpoint("PUT", "/config/{subject}")
 async def _set_config(registry: Registry, request: Request) -> Json:
+    if len(request.body) > SETTINGS_MAX:
+        raise errors.malformed(f"too many options ({len(request.body)}, limit {SETTINGS_MAX})")
     options = {"compatibilityLevel" if name == "compatibility" else name: each for name, each in request.body.items()}
     if not options:
         raise errors.malformed("expected compatibility")
@@ -501,7 +541,7 @@ def in_context(path: str, query: str) -> tuple[str, str]:
     if first != "contexts" or len(rest) < 2:
         return path, query
     name, *rest = rest
-    context = f":{name if name.startswith('.') else '.' + name}:"
+    context = f":{quote(context_named(unquote(name)), safe='')}:"
     named = next((at + 1 for at, each in enumerate(rest) if each in ("subjects", "config", "mode")), 0)
     parameter = (
         {"subjects": "subjectPrefix", "schemas": "subject"}.get(rest[0], "") if rest != ["schemas"] else "subjectPrefix"
@@ -512,5 +552,5 @@ def in_context(path: str, query: str) -> tuple[str, str]:
         rest.append(context)
     elif parameter:
         fields = dict(parse_qsl(query, keep_blank_values=True))
-        query = urlencode(fields | {parameter: context + fields.get(parameter, "")})
+        query = urlencode(fields | {parameter: unquote(context) + fields.get(parameter, "")})
     return "/" + "/".join(rest), query

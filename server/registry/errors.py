@@ -114,6 +114,14 @@ def store_failed(reason: str) -> RegistryError:
     return RegistryError(500, 50001, reason)
 
 
+def shown(value: object) -> str:
+    """Return a JSON value for a message, in at most a hundred characters. One with members is not written out: it may have
+    millions."""
+    if isinstance(value, list | dict):
+        return type(value).__name__
+    return repr(value[:100] if isinstance(value, str) else value)[:100]
+
+
 def malformed(reason: str) -> RegistryError:
     """Return the error for a request that is not of the expected form."""
     return RegistryError(422, 422, reason)

@@ -48,9 +48,14 @@ def normalized(subject: str, context: str = DEFAULT_CONTEXT) -> str:
     """Return the normal form of a name that a client sent.
 
     Raises:
-        RegistryError: 42208: it is empty or too long, or contains control characters.
+        RegistryError: 42208: it is empty or too long, contains control characters, or means all subjects.
     """
-    if not subject or len(subject) > SUBJECT_CHARACTERS_MAX or not subject.isprintable():
+    if (
+        subject.startswith(EVERYTHING)
+        or not subject
+        or len(subject) > SUBJECT_CHARACTERS_MAX
+        or not subject.isprintable()
+    ):
         raise invalid_subject(subject)
     return qualified(subject, context)
 

@@ -19,6 +19,9 @@ KEPT_MAX, KEPT_CHARACTERS_MAX = 256, 2 << 20
 
 Result = TypeVar("Result")
 Reached = dict[Place, Content]
+Key = tuple[str, str, bool]
+"""Context, digest, and whether the schema is a new one."""
+Parsed = dict[Key, Schema]
 Parse = Callable[[Content], Schema]
 
 
@@ -26,8 +29,9 @@ class Parser:
     """Parses schemas of one registry."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[tuple[str, str, bool], Schema] = OrderedDict()
-        """Only `in_worker` uses it, whose calls run one at a time."""
+        self._kept: OrderedDict[Key, Schema] = OrderedDict()
+        """Only schemas without references: the number of a deleted version may return with another schema. Only `in_worker`
+        changes it, whose calls run one at a time."""
         self._kept_characters = 0
 
     async def run(
@@ -45,7 +49,8 @@ class Parser:
             _reach(state, context, content, reached, is_new=number == 0)
 
         def in_thread(work: Callable[[Parse], Result]) -> Result:
-            return work(lambda content: self._parse(context, content, reached, is_new=content is contents[0]))
+            made: Parsed = {}
+            return work(lambda content: self._parse(context, content, reached, made, is_new=content is contents[0]))
 
         return await in_worker(in_thread, work)
 
@@ -58,13 +63,16 @@ class Parser:
         context: str,
         content: Content,
         reached: Reached,
+        made: Parsed,
         path: frozenset[Place] = frozenset(),
         *,
         is_new: bool = False,
     ) -> Schema:
         key = (context, content.guid, is_new)
-        kept = self._kept.get(key)
-        if kept is not None:
+        if content.references:
+            if key in made:
+                return made[key]
+        elif (kept := self._kept.get(key)) is not None:
             self._kept.move_to_end(key)
             return kept
         if len(path) > REFERENCE_DEPTH_MAX:
@@ -76,12 +84,15 @@ class Parser:
                 raise InvalidSchema(f"references: {reference.subject} version {reference.version} references itself")
             if place not in reached:
                 raise InvalidSchema(_not_found(reference))
-            references[reference.name] = self._parse(context, reached[place], reached, path | {place})
+            references[reference.name] = self._parse(context, reached[place], reached, made, path | {place})
         found = parse_schema(content.kind, content.text, references, is_new=is_new)
-        self._keep(key, found)
+        if content.references:
+            made[key] = found
+        else:
+            self._keep(key, found)
         return found
 
-    def _keep(self, key: tuple[str, str, bool], found: Schema) -> None:
+    def _keep(self, key: Key, found: Schema) -> None:
         self._kept[key] = found
         self._kept_characters += len(found.text)
         while len(self._kept) > 1 and (len(self._kept) > KEPT_MAX or self._kept_characters > KEPT_CHARACTERS_MAX):

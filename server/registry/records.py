@@ -17,9 +17,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
+
+from .errors import shown
 
 AVRO = "AVRO"
 INT32_MAX = 2**31 - 1
@@ -65,6 +67,8 @@ class Content:
     rule_set: Json = None
     guid: str = ""
     """Digest of the other fields, as a UUID; see `content_of`."""
+    size_bytes: int = field(default=0, compare=False)
+    """Bytes of the other fields, as they are digested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +104,15 @@ def content_of(
     kind: str, text: str, references: tuple[Reference, ...] = (), metadata: Json = None, rule_set: Json = None
 ) -> Content:
     """Return a schema with its digest. Equal schemas have equal digests, and the id of one is that of the other."""
-    digest = hashlib.md5(text.encode("utf-8", "surrogatepass"), usedforsecurity=False)
+    data = text.encode("utf-8", "surrogatepass")
+    digest, size_bytes = hashlib.md5(data, usedforsecurity=False), len(data)
     for part in (*references, *(each for each in (kind if kind != AVRO else None, metadata, rule_set) if each)):
-        digest.update(b"\0" + json.dumps(part, sort_keys=True).encode())
+        data = b"\0" + json.dumps(part, sort_keys=True).encode()
+        digest.update(data)
+        size_bytes += len(data)
     hexadecimal = digest.hexdigest()
     parts = (hexadecimal[low:high] for low, high in ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32)))
-    return Content(kind, text, references, metadata, rule_set, "-".join(parts))
+    return Content(kind, text, references, metadata, rule_set, "-".join(parts), size_bytes)
 
 
 def _bytes(value: Json) -> bytes:
@@ -191,9 +198,11 @@ def _version(subject: str, version: int, fields: dict[str, Json]) -> Version:
     text, kind = fields.get("schema"), fields.get("schemaType") or AVRO
     if not isinstance(text, str) or not isinstance(kind, str):
         raise UnreadableRecordError("schema, schemaType: expected strings")
-    content = content_of(
-        kind, text, references_of(fields.get("references")), fields.get("metadata"), fields.get("ruleSet")
-    )
+    references = references_of(fields.get("references"))
+    try:
+        content = content_of(kind, text, references, fields.get("metadata"), fields.get("ruleSet"))
+    except RecursionError:
+        raise UnreadableRecordError("metadata, ruleSet: nested too deeply") from None
     return Version(subject, version, _number(fields, "id", 0), content, fields.get("deleted") is True)
 
 
@@ -227,5 +236,5 @@ def _object(data: bytes | None) -> dict[str, Json]:
 def _number(fields: Mapping[str, Json], name: str, low: int) -> int:
     found = fields.get(name)
     if not isinstance(found, int) or isinstance(found, bool) or not low <= found <= INT32_MAX:
-        raise UnreadableRecordError(f"{name}: expected a number from {low} to {INT32_MAX}, found {found!r:.100}")
+        raise UnreadableRecordError(f"{name}: expected a number from {low} to {INT32_MAX}, found {shown(found)}")
     return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 import trio
@@ -43,10 +44,15 @@ COMPARED_MAX = 1_000
 """Maximum number of older versions that a new one is compared with."""
 AT_ONCE_CHARACTERS = 16 << 10
 """Maximum size of a known schema whose digest is computed on Trio's thread: well below a millisecond."""
+TOMBSTONES_MAX = 100
+"""Maximum number of versions that are deleted in one batch, so that it fits into the topic."""
+SETTINGS_MAX = 100_000
+"""Maximum number of compatibility levels, and of modes: they are in memory."""
 FOREIGN_MAX = 10
 """Number of a subject's newest versions that are parsed to find an equal schema, which another registry may have stored in another
 layout."""
 
+SETTING_CHARACTERS_MAX = 1024
 CONFIG_OPTIONS: Mapping[str, type] = {"compatibilityLevel": str, "normalize": bool, "compatibilityGroup": str}
 """Options of a compatibility level. `compatibilityGroup` names a property of the metadata: only versions with the same value
 are compared."""
@@ -87,7 +93,7 @@ class Registry:
             RegistryError: 42201: it is invalid; 409: it is incompatible; 42205: the mode does not allow it.
         """
         async with self._writing:
-            state = await self.state()
+            state = await self.topic.settled()
             _check_may_register(state, subject, new)
             found = await self._find(state, subject, new, deleted=False)
             if isinstance(found, Version) and new.id in (None, found.id) and new.version in (None, found.version):
@@ -97,6 +103,7 @@ class Registry:
                 await self._check_compatible(state, subject, content)
             state = await self.state()
             made = _new_version(state, subject, content, new)
+            state.check_room(made)
             replaced = [
                 each for each in state.subjects.get(subject, {}).values() if each.is_deleted and each.id == made.id
             ]
@@ -236,7 +243,7 @@ class Registry:
     async def delete_subject(self, subject: str, *, permanent: bool) -> list[int]:
         """Delete all versions of a subject, and return their numbers. Deleted ones can be looked up until `permanent`."""
         async with self._writing:
-            state = await self.state()
+            state = await self.topic.settled()
             _check_may_write(state, subject)
             if not state.has_subject(subject, deleted=True):
                 raise errors.subject_not_found(subject)
@@ -248,20 +255,17 @@ class Registry:
             gone = list(state.subjects[subject].values()) if permanent else live
             async for each in TimeSlice().each(gone):
                 _check_not_referenced(state, each, deleted=permanent)
-            settings = _settings_removed(state, subject)
-
-            def records() -> list[Pair]:
-                if permanent:
-                    return [schema_tombstone(*each.place) for each in gone]
-                return [delete_subject_record(subject, live[-1].version), *settings]
-
-            await self.topic.append(records)
+            if not permanent:
+                settings = _settings_removed(state, subject)
+                await self.topic.append(lambda: [delete_subject_record(subject, live[-1].version), *settings])
+            for first in range(0, len(gone) if permanent else 0, TOMBSTONES_MAX):
+                await self.topic.append(partial(_tombstones, gone[first : first + TOMBSTONES_MAX]))
             return [each.version for each in gone]
 
     async def delete_version(self, subject: str, version: int, *, permanent: bool) -> int:
         """Delete a version of a subject, and return its number."""
         async with self._writing:
-            state = await self.state()
+            state = await self.topic.settled()
             _check_may_write(state, subject)
             found = version_of(state, subject, version, deleted=True)
             if found.is_deleted and not permanent:
@@ -288,14 +292,17 @@ class Registry:
             if kind is None:
                 raise errors.malformed(f"{name}: not supported; supported: {', '.join(CONFIG_OPTIONS)}")
             if value is not None and not isinstance(value, kind):
-                raise errors.malformed(f"{name}: expected {kind.__name__}, found {value!r:.100}")
+                raise errors.malformed(f"{name}: expected {kind.__name__}, found {errors.shown(value)}")
+            if isinstance(value, str) and len(value) > SETTING_CHARACTERS_MAX:
+                raise errors.too_large(f"{name}: too long ({len(value)} characters, limit {SETTING_CHARACTERS_MAX})")
         level = options.get("compatibilityLevel")
         if level is not None and level not in LEVELS:
             raise errors.invalid_level(LEVELS)
         async with self._writing:
-            state = await self.state()
+            state = await self.topic.settled()
             if state.mode(subject) in (READONLY, READONLY_OVERRIDE):
                 raise _read_only(subject)
+            _check_room(state.configs, subject)
             merged = {
                 name: value
                 for name, value in {**state.configs.get(subject, {}), **options}.items()
@@ -307,7 +314,7 @@ class Registry:
     async def delete_config(self, subject: str | None) -> Mapping[str, Json]:
         """Delete the options of a subject, of a context, or of all, and return them."""
         async with self._writing:
-            state = await self.state()
+            state = await self.topic.settled()
             if state.mode(subject) in (READONLY, READONLY_OVERRIDE):
                 raise _read_only(subject)
             found = state.configs.get(subject)
@@ -327,7 +334,8 @@ class Registry:
         if not isinstance(mode, str) or mode not in MODES or (mode == READONLY_OVERRIDE and subject is not None):
             raise errors.invalid_mode(MODES)
         async with self._writing:
-            state = await self.state()
+            state = await self.topic.settled()
+            _check_room(state.modes, subject)
             records = [mode_record(subject, mode)]
             if mode == IMPORT and state.mode(subject) != IMPORT:
                 if not force and any(not each.is_deleted for each in state.versions(subject)):
@@ -339,7 +347,7 @@ class Registry:
     async def delete_mode(self, subject: str | None) -> str:
         """Delete the mode of a subject, of a context, or of all, and return it."""
         async with self._writing:
-            state = await self.state()
+            state = await self.topic.settled()
             found = state.modes.get(subject)
             if found is None:
                 if subject is not None:
@@ -453,12 +461,21 @@ def _check_not_referenced(state: State, version: Version, *, deleted: bool) -> N
             raise errors.referenced(version.subject, version.version)
 
 
+def _check_room(settings: Mapping[str | None, object], subject: str | None) -> None:
+    if subject not in settings and len(settings) >= SETTINGS_MAX:
+        raise errors.too_large(f"too many settings of subjects ({len(settings)}, limit {SETTINGS_MAX})")
+
+
 def _settings_removed(state: State, subject: str) -> list[Pair]:
     """Return the records that remove a deleted subject's settings, as Confluent's registry does."""
     return [
         *([config_record(subject, None)] if subject in state.configs else []),
         *([mode_record(subject, None)] if subject in state.modes else []),
     ]
+
+
+def _tombstones(versions: list[Version]) -> list[Pair]:
+    return [schema_tombstone(*each.place) for each in versions]
 
 
 def registry_of(broker: Broker) -> Registry:

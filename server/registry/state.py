@@ -9,9 +9,10 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from .errors import store_failed
+from .errors import store_failed, too_large
 from .names import bare_name, context_of, prefix_of, qualified
 from .records import Content, Entry, Json, KeyType, Version
+from .schemas import LEVELS
 
 log = logging.getLogger("ottla.registry")
 
@@ -83,7 +84,7 @@ class State:
                         self._remove(*found.place)
                     yield
             case KeyType.CONFIG:
-                _set(self.configs, subject, value if isinstance(value, Mapping) else None)
+                _set(self.configs, subject, _config(value) if isinstance(value, Mapping) else None)
             case KeyType.MODE:
                 mode = value.get("mode") if isinstance(value, Mapping) else None
                 _set(self.modes, subject, mode if mode in MODES else None)
@@ -100,7 +101,7 @@ class State:
                 made.id,
             )
             return
-        if known == made.content:
+        if known is not None and known.guid == made.content.guid:  # metadata may be too deep to be compared itself
             made = replace(made, content=known)  # one text in memory, however many subjects have it
         versions = self.subjects.setdefault(made.subject, {})
         before = versions.get(made.version)
@@ -115,17 +116,15 @@ class State:
             self._unlink(before)
         if made.id not in context.contents:
             context.contents[made.id] = made.content
-            self.text_bytes += len(made.content.text)
+            self.text_bytes += made.content.size_bytes
         context.places.setdefault(made.id, {})[made.place] = None
-        context.ids.setdefault(made.content.guid, made.id)
+        if context.contents[made.id].guid == made.content.guid:  # else the id also has other references or metadata
+            context.ids.setdefault(made.content.guid, made.id)
         context.last_id = max(context.last_id, made.id)
         for place in reference_places(made):
             self.referrers.setdefault(place, {})[made.place] = None
         if self.versions_count > VERSIONS_MAX or self.text_bytes > TEXT_BYTES_MAX:
-            raise store_failed(
-                f"_schemas: too many schemas for this registry ({self.versions_count} versions, limit {VERSIONS_MAX};"
-                f" {self.text_bytes} bytes, limit {TEXT_BYTES_MAX})"
-            )
+            raise store_failed(f"_schemas: {_too_many(self.versions_count, self.text_bytes)}")
 
     def _remove(self, subject: str, version: int) -> None:
         versions = self.subjects.get(subject, {})
@@ -145,7 +144,7 @@ class State:
         if not places:
             del context.places[found.id]
             content = context.contents.pop(found.id)
-            self.text_bytes -= len(content.text)
+            self.text_bytes -= content.size_bytes
             if context.ids.get(content.guid) == found.id:
                 del context.ids[content.guid]
         for place in reference_places(found):
@@ -155,6 +154,12 @@ class State:
                 self.referrers.pop(place, None)
 
     # Questions
+
+    def check_room(self, made: Version) -> None:
+        """Raise RegistryError 42209 if a new version would exceed the limits: once it was written, nothing could be read."""
+        versions_count, text_bytes = self.versions_count + 1, self.text_bytes + made.content.size_bytes
+        if versions_count > VERSIONS_MAX or text_bytes > TEXT_BYTES_MAX:
+            raise too_large(_too_many(versions_count, text_bytes))
 
     def versions(self, scope: str | None) -> Iterator[Version]:
         """Yield all versions of a subject, of a context (its prefix), or of all (None)."""
@@ -213,6 +218,22 @@ def reference_places(made: Version) -> list[Place]:
     """Return the versions that a version refers to; names without a context are of its own."""
     context = context_of(made.subject)
     return [(qualified(each.subject, context), each.version) for each in made.content.references]
+
+
+def _too_many(versions_count: int, text_bytes: int) -> str:
+    return (
+        f"too many schemas for this registry ({versions_count} versions, limit {VERSIONS_MAX};"
+        f" {text_bytes} bytes, limit {TEXT_BYTES_MAX})"
+    )
+
+
+def _config(value: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Return a compatibility level and its options, without a level that does not exist."""
+    level = value.get("compatibilityLevel")
+    if level is None or level in LEVELS:
+        return value
+    log.warning("_schemas: the compatibility level %.100r is ignored", level)
+    return {name: each for name, each in value.items() if name != "compatibilityLevel"}
 
 
 def _set(settings: dict, name: str | None, value: object) -> None:  # type: ignore[type-arg]

@@ -59,6 +59,21 @@ class SchemasTopic:
                 await self._catch_up()
         return self._state
 
+    async def settled(self) -> State:
+        """Return the state with every record of the log, for a write that is decided on it: a record whose sync failed, or whose
+        writer was cancelled, is not below the high watermark yet, but its ids are taken.
+
+        Raises:
+            RegistryError: 50001: the topic cannot be synced or read.
+        """
+        found = self._partition()
+        if found is not None and found.log.needs_flush:
+            try:
+                await self._services.appends.flusher.flush([found.log])
+            except KafkaError as error:
+                raise store_failed(f"{SCHEMAS_TOPIC}: {error.message or error.code.name}") from error
+        return await self.current()
+
     async def append(self, make: Callable[[], Sequence[Pair]]) -> None:
         """Write records as one batch, with `acks=all`, and create the topic if it does not exist. The state then contains them.
 
@@ -125,15 +140,19 @@ class SchemasTopic:
         return partition.log is self._log and self._next_offset >= self._log.high_watermark
 
     async def _catch_up(self) -> None:
+        """Read what is below the present high watermark. What clients write during it is left for the next call."""
         time_slice = TimeSlice()
-        while not self._is_current():
+        end = -1
+        while True:
             partition = self._partition()
             log_now = None if partition is None else partition.log
             if log_now is not self._log:
-                self._log, self._state, self._next_offset = log_now, State(), 0
+                self._log, self._state, self._next_offset, end = log_now, State(), 0, -1
             if log_now is None:
                 return
-            end = log_now.high_watermark
+            end = log_now.high_watermark if end < 0 else end
+            if self._next_offset >= end:
+                return
             try:
                 part = await read_part(log_now, self._next_offset, end, READ_BYTES)
                 if not len(part):
@@ -148,25 +167,40 @@ class SchemasTopic:
                 async for _ in time_slice.each(chain.from_iterable(map(self._state.apply, entries))):
                     pass
             except BaseException:  # half a batch may be applied
-                self._log = None
+                self._log, self._state = None, State()
                 raise
             self._next_offset = next_offset
 
 
 def _entries(part: FileSlice, at: int) -> tuple[list[Entry], int]:
     """Return the records of whole batches from offset `at` on, and where to continue. For a worker thread."""
-    found = []
+    found: list[Entry] = []
+    ignored: list[str] = []
+    unpacked_bytes = 0
     for batch in batches(part.read()):
+        if unpacked_bytes > UNPACKED_BYTES_MAX:  # a megabyte may have been gigabytes
+            break
         if not batch.is_control:
-            for record in batch.records(max_bytes=UNPACKED_BYTES_MAX):
+            try:
+                records = list(batch.records(max_bytes=UNPACKED_BYTES_MAX))
+            except KafkaError as error:
+                if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
+                    raise
+                # No registry writes such a batch.
+                ignored.append(f"offset {batch.base_offset}: {error.message or error.code.name}")
+                records = []
+            for record in records:
                 if record.offset < at:
                     continue
+                unpacked_bytes += len(record.key or b"") + len(record.value or b"")
                 try:
                     entry = parse_record(record.key, record.value)
                 except (UnreadableRecordError, RegistryError) as error:
-                    log.warning("%s: the record at offset %d is ignored: %s", SCHEMAS_TOPIC, record.offset, error)
+                    ignored.append(f"offset {record.offset}: {error}")
                 else:
                     if entry is not None:
                         found.append(entry)
         at = max(at, batch.next_offset)
+    if ignored:
+        log.warning("%s: records that are ignored: %d, the first at %s", SCHEMAS_TOPIC, len(ignored), ignored[0])
     return found, at

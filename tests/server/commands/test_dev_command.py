@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,9 +29,11 @@ FREE = ("--listener", "127.0.0.1:0", "--admin", "0", "--schema-registry", "0")
 
 
 @contextmanager
-def dev(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def dev(*arguments: str, pass_fds: Sequence[int] = ()) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Run `ottla dev`; yield the process and its output."""
-    process = subprocess.Popen(command("dev", *arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command("dev", *arguments), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, pass_fds=pass_fds
+    )
     with ended(process):
         assert process.stdout is not None
         lines = []
@@ -77,8 +80,21 @@ def test_a_taken_port_of_the_registry_is_reported_and_is_fatal_only_if_it_was_re
         address = f"localhost:{taken.getsockname()[1]}"
         run = run_command("dev", *FREE[:-1], address)
         assert run.code == 2 and f"cannot listen on SCHEMA REGISTRY://{address}: Address already in use" in run.err
-        options = argparse.Namespace(schema_registry=address, admin_token_file=None, registry_may_fail=True)
-        assert registry_of_options(options) is None
+        options = argparse.Namespace(schema_registry=address, registry_may_fail=True)
+        assert registry_of_options(options, None) is None
+
+
+def test_the_token_may_come_from_a_pipe() -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"secret-of-this-test\n")
+    os.close(writing)
+    try:
+        with dev(*FREE, "--admin-token-file", f"/dev/fd/{reading}", pass_fds=[reading]) as (_, text):
+            found = re.search(r"^schemas +(\S+) ", text, re.MULTILINE)
+            assert found is not None
+            assert run_command("schemas", "list", "--registry", found[1]).code == 1
+    finally:
+        os.close(reading)
 
 
 def test_on_all_addresses_dev_prints_the_advertised_one() -> None:

@@ -24,6 +24,7 @@ from support.broker.background_jobs import have_on_disk
 from support.broker.conversation import fetch_request
 from support.broker.in_process_broker import InProcessClient, pass_time, run_in_order, running
 from support.disk.crash_files import CrashFiles
+from support.disk.few_descriptors import FewDescriptors
 from support.lives.server_crashes import FLUSHED
 from support.lives.server_life import Ledger, Life, Transactions, offset, transaction
 
@@ -95,17 +96,6 @@ def test_a_commit_whose_sync_fails_is_refused_and_invisible() -> None:
             assert not await life.commit("group", "a", 1, 3)
 
     run_in_order(work)
-
-
-class FewDescriptors(CrashFiles):
-    """A disk on which, while `is_short`, no directory can be opened to sync it."""
-
-    is_short = False
-
-    def sync_dir(self, path: str) -> None:
-        if self.is_short and path.endswith("-0"):
-            raise OSError(errno.EMFILE, "Too many open files", path)
-        super().sync_dir(path)
 
 
 def test_a_temporarily_refused_flush_is_repeated() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import ottla
+from ottla.server.registry import registry as registry_module
 from ottla.server.registry.endpoints import in_context
 from support.broker.registry_calls import RegistryCalls, path_of, record_schema
 from support.noted import each_case
@@ -349,3 +350,55 @@ def test_content_types_of_requests(content_type: str, status: int, registry: Reg
 )
 def test_the_context_in_a_base_url_qualifies_the_subjects(path: str, query: str, found: tuple[str, str]) -> None:
     assert in_context(path, query) == found
+
+
+def nested(levels: int) -> Any:
+    return {"a": nested(levels - 1)} if levels else 1
+
+
+@each_case(
+    "fields, code",
+    [
+        ({"metadata": {"properties": {"owner": "a"}}}, None),
+        ({"metadata": nested(21)}, 422),
+        ({"metadata": {"properties": {f"p{number}": "" for number in range(10_000)}}}, 422),
+        ({"ruleSet": {"domainRules": ["x" * 300_000]}}, 422),
+        ({"ruleSet": [1]}, 422),
+        ({"references": [{"name": "a", "subject": "a", "version": 1}] * 1_001}, 422),
+        ({"references": [{"name": "a" * 2_000, "subject": "a", "version": 1}]}, 422),
+        ({"schema": " " * 1_048_577}, 42201),
+        ({"id": [1] * 1_000}, 422),
+    ],
+)
+def test_what_comes_with_a_schema_is_bounded(fields: Any, code: int | None, registry: RegistryCalls) -> None:
+    status, answer = registry.ask("POST", "/subjects/s/versions", body('"int"') | fields)
+    assert (status, answer.get("error_code")) == (200 if code is None else 422, code)
+
+
+def test_a_number_that_is_not_in_json_is_refused(registry: RegistryCalls) -> None:
+    sent = '{"schema": "1", "metadata": {"a": 1e999}}'
+    status, answer = registry.ask("POST", "/subjects/s/versions", sent)
+    assert (status, answer["error_code"]) == (422, 422)
+
+
+def test_settings_are_bounded(registry: RegistryCalls, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry_module, "SETTINGS_MAX", 2)
+    for setting, value in (("config", {"compatibility": "FULL"}), ("mode", {"mode": "READONLY"})):
+        statuses = [registry.ask("PUT", f"/{setting}/:.{name}:", value)[0] for name in "abca"]
+        assert statuses == [200, 200, 422, 200]
+    assert registry.ask("PUT", "/config/s", {"compatibilityGroup": "g" * 2_000})[1]["error_code"] == 42209
+    many = {f"option{number}": 1 for number in range(101)}
+    assert registry.ask("PUT", "/config", many)[1]["error_code"] == 422
+
+
+@each_case("context", [".c", "c", ":.c:", "%2Ec", "%3A.c%3A"])
+def test_a_context_in_a_path_has_one_name_however_it_is_written(context: str, registry: RegistryCalls) -> None:
+    assert registry.ask("POST", f"/contexts/{context}/subjects/s/versions", body(A1))[0] == 200
+    assert registry.get("/subjects") == [":.c:s"]
+    assert registry.get(f"/contexts/{context}/schemas/ids/1")["schema"] == A1
+
+
+@each_case("subject", [":*:", ":*:s"])
+def test_a_name_of_all_subjects_is_no_subject(subject: str, registry: RegistryCalls) -> None:
+    status, answer = registry.ask("POST", f"/subjects/{path_of(subject)}/versions", body(A1))
+    assert (status, answer["error_code"]) == (422, 42208)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 import ottla
 from ottla.server.client.kafka import Kafka
+from ottla.server.registry import registry as registry_module
+from ottla.server.registry import topic as topic_module
+from ottla.server.registry.records import Version, content_of, schema_record
+from ottla.server.registry.registry import registry_of
 from support.broker.registry_calls import RegistryCalls, path_of, record_schema
 
 A1 = record_schema("x int")
@@ -178,3 +185,62 @@ def test_a_schema_that_is_too_large_for_the_topic_is_refused(broker: ottla.Broke
 def test_a_broker_without_a_registry_has_no_url() -> None:
     with ottla.Broker() as broker:
         assert broker.schema_registry is None
+
+
+def permanently(registry: RegistryCalls, *subjects: str) -> None:
+    for subject in subjects:
+        for query in ("", "?permanent=true"):
+            assert registry.ask("DELETE", f"/subjects/{subject}{query}")[0] == 200
+
+
+@pytest.mark.parametrize(
+    "delete",
+    [lambda broker: permanently(RegistryCalls.of(broker), "s", "a"), lambda broker: broker.delete_topic("_schemas")],
+    ids=["permanently", "the topic"],
+)
+def test_a_reference_means_what_its_version_is_now(
+    delete: Callable[[ottla.Broker], None], broker: ottla.Broker
+) -> None:
+    registry = RegistryCalls.of(broker)
+    schema, references = record_schema("a A"), [{"name": "A", "subject": "a", "version": 1}]
+    registry.register("a", record_schema("x int", name="A"))
+    registry.register("s", schema, references=references)
+    delete(broker)
+    registry.register("a", record_schema("x int", name="B"))
+    status, answer = registry.ask("POST", "/subjects/s/versions", {"schema": schema, "references": references})
+    assert (status, answer["error_code"]) == (422, 42201)
+
+
+def test_a_run_that_is_over_leaves_no_registry_in_memory(broker: ottla.Broker) -> None:
+    former = []
+    for _ in range(3):
+        RegistryCalls.of(broker).register("s", A1)
+        former.append(weakref.ref(registry_of(broker.inner)))
+        broker.restart()
+    gc.collect()
+    assert [each() for each in former] == [None] * 3
+
+
+def test_a_subject_of_any_number_of_versions_is_deleted_permanently(
+    broker: ottla.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = RegistryCalls.of(broker)
+    broker.create_topic("_schemas", configs={"cleanup.policy": "compact", "max.message.bytes": "400"})
+    monkeypatch.setattr(registry_module, "TOMBSTONES_MAX", 2)
+    for number in range(7):
+        registry.register("s", record_schema(f"f{number} int 0"))
+    permanently(registry, "s")
+    assert registry.get("/subjects?deleted=true") == []
+
+
+def test_a_batch_that_unpacks_to_too_much_is_ignored_and_the_rest_is_read_in_parts(
+    broker: ottla.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_module, "UNPACKED_BYTES_MAX", 1000)
+    broker.create_topic("_schemas", configs={"cleanup.policy": "compact"})
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.codec": "gzip"})
+    for number, size in ((1, 300), (2, 300), (3, 3000), (4, 300), (5, 300), (6, 300), (7, 300), (8, 300)):
+        schema = json.dumps({"type": "fixed", "name": f"F{number}", "size": 1, "doc": "x" * size})
+        producer.produce("_schemas", *reversed(schema_record(Version("s", number, number, content_of("AVRO", schema)))))
+        producer.flush()
+    assert RegistryCalls.of(broker).get("/subjects/s/versions") == [1, 2, 4, 5, 6, 7, 8]

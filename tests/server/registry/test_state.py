@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from ottla.server.registry.errors import RegistryError
 from ottla.server.registry.records import (
     Pair,
     Reference,
+    UnreadableRecordError,
     Version,
     clear_subject_record,
     config_record,
@@ -177,3 +180,55 @@ def test_the_state_is_bounded(limit: str, most: int, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(state_module, limit, most)
     with pytest.raises(RegistryError, match=f"limit {most}"):
         folded([version("a", number, number) for number in (1, 2, 3)])
+
+
+@pytest.mark.parametrize(("limit", "most"), [("VERSIONS_MAX", 2), ("TEXT_BYTES_MAX", 10)])
+def test_a_version_without_room_is_refused_before_it_is_written(
+    limit: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_module, limit, most)
+    state = folded([version("a", 1, 0)])
+    state.check_room(Version("b", 1, 9, content_of("AVRO", "1234")))
+    state = folded([version("a", 1, 0), version("a", 2, 0)])
+    with pytest.raises(RegistryError, match=f"limit {most}") as refused:
+        state.check_room(Version("b", 1, 9, content_of("AVRO", "1", metadata={"properties": {"a": "b"}})))
+    assert refused.value.code == 42209
+
+
+@pytest.mark.parametrize("level", [5, "FOO", ["FULL"], {}])
+def test_a_level_that_does_not_exist_is_ignored(level: object) -> None:
+    state = folded([config_record("a", {"compatibilityLevel": level, "normalize": True})])
+    assert state.config("a") == {"compatibilityLevel": "BACKWARD", "normalize": True}
+
+
+def test_an_id_of_two_schemas_of_one_text_leaves_no_digest_behind() -> None:
+    first, second = (content_of("AVRO", '"int"', metadata=each) for each in (None, {"owner": "b"}))
+    versions = [Version("a", 1, 1, first), Version("b", 1, 1, second)]
+    history = [*map(schema_record, versions), *(schema_tombstone(*each.place) for each in versions)]
+    for upto in range(len(history) + 1):
+        context = folded(history[:upto]).contexts.get(".")
+        assert context is None or set(context.ids.values()) <= set(context.contents)
+
+
+def test_metadata_at_the_limit_of_the_json_parser_does_not_end_the_fold() -> None:
+    """Other clients may have written it; the parser's limit is that of the stack, and comparisons have the same."""
+    for depth in range(900, 1000):
+        fold_nested(depth)
+
+
+def fold_nested(depth: int) -> None:
+    value = b'{"subject":"a","version":1,"id":1,"schema":"s","metadata":%b}' % (b'{"a":' * depth + b"1" + b"}" * depth)
+    state = State()
+    for key in (b'{"keytype":"SCHEMA","subject":"a","version":1}', b'{"keytype":"SCHEMA","subject":"b","version":1}'):
+        with suppress(UnreadableRecordError):
+            entry = parse_record(key, value)
+            assert entry is not None
+            deeper(partial(list, state.apply(entry)), 25)
+
+
+def deeper(call: Callable[[], object], levels: int) -> None:
+    """Call a function from a deeper stack."""
+    if levels:
+        deeper(call, levels - 1)
+    else:
+        call()
