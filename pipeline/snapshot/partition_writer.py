@@ -28,6 +28,8 @@ TRANSACTION_ROWS, TRANSACTION_BYTES = 100_000, 64 << 20
 _QUEUE_KBYTES = 64 << 10
 """Limit of the records that wait in the producer."""
 _POLL_EVERY_ROWS = 1_000
+_REBOOTSTRAPS_FROM = 0x020B00FF
+"""Version of librdkafka that has the option `metadata.recovery.strategy`."""
 
 SILENT = logging.getLogger("ottla.librdkafka")
 """librdkafka logs every attempt, many times a second: one line at the end is enough."""
@@ -55,12 +57,19 @@ class Target(NamedTuple):
 
     def producer(self, transactional_id: str | None) -> Producer:
         """Open a producer. Raises UsageError for options that librdkafka does not accept."""
-        limits = {"queue.buffering.max.kbytes": _QUEUE_KBYTES, "queue.buffering.max.messages": 500_000, "linger.ms": 20}
+        limits: dict[str, Any] = {
+            "queue.buffering.max.kbytes": _QUEUE_KBYTES,
+            "queue.buffering.max.messages": 500_000,
+            "linger.ms": 20,
+        }
         times = dict.fromkeys(("message.timeout.ms", "transaction.timeout.ms"), round(TIMEOUT_S * 1000))
         own = {"bootstrap.servers": self.bootstrap_servers, "delivery.report.only.error": True}
         if transactional_id is not None:
             own["transactional.id"] = transactional_id
         client = librdkafka()
+        if client.libversion()[1] >= _REBOOTSTRAPS_FROM:
+            # Else a transaction hangs after all brokers were away: librdkafka issue 5511.
+            limits["metadata.recovery.strategy"] = "none"
         try:
             return client.Producer({**limits, **times, **self.options, **own}, logger=SILENT)
         except client.KafkaException as error:
@@ -205,8 +214,7 @@ class _Writer:
         """Commit the transaction with the place after its rows."""
         places = [self._client.TopicPartition(self._target.topic, self._partition, place)]
         try:
-            # First all records: `send_offsets_to_transaction` of librdkafka 2.16 does not return if one fails in between.
-            self._producer.flush(TIMEOUT_S)
+            self._producer.flush(TIMEOUT_S)  # whose errors say more than those of a commit
             self._check()
             self._producer.send_offsets_to_transaction(places, self._consumer.consumer_group_metadata(), TIMEOUT_S)
             self._producer.commit_transaction(TIMEOUT_S)
