@@ -28,8 +28,6 @@ TRANSACTION_ROWS, TRANSACTION_BYTES = 200_000, 64 << 20
 _QUEUE_KBYTES = 64 << 10
 """Limit of the records that wait in the producer."""
 _POLL_EVERY_ROWS = 1_000
-_OF_ANY_CLIENT = ("security", "sasl", "ssl", "client", "socket", "broker", "reconnect", "retry")
-"""Prefixes of a producer's options that other clients also have."""
 
 SILENT = logging.getLogger("ottla.librdkafka")
 """librdkafka logs every attempt, many times a second: one line at the end is enough."""
@@ -56,26 +54,28 @@ class Target(NamedTuple):
     """Consumer group of the restore, and the beginning of its transactional ids."""
 
     def client_options(self) -> dict[str, Any]:
-        """Return the options that a consumer and an admin client have."""
-        known = {name: value for name, value in self.options.items() if name.partition(".")[0] in _OF_ANY_CLIENT}
+        """Return the options for a consumer and an admin client, which ignore those of producers alone."""
+        known = {name: value for name, value in self.options.items() if name != "transactional.id"}
         return {**known, "bootstrap.servers": self.bootstrap_servers}
 
-    def producer(self, transactional_id: str | None) -> Producer:
+    def producer(self, transactional_id: str) -> Producer:
         """Open a producer. Raises UsageError for options that librdkafka does not accept."""
         limits = {"queue.buffering.max.kbytes": _QUEUE_KBYTES, "queue.buffering.max.messages": 500_000, "linger.ms": 20}
         times = dict.fromkeys(("message.timeout.ms", "transaction.timeout.ms"), round(TIMEOUT_S * 1000))
         own = {"bootstrap.servers": self.bootstrap_servers, "delivery.report.only.error": True}
-        if transactional_id is not None:
-            own["transactional.id"] = transactional_id
+        own["transactional.id"] = transactional_id
         client = librdkafka()
         try:
             return client.Producer({**limits, **times, **self.options, **own}, logger=SILENT)
         except client.KafkaException as error:
             raise UsageError(f"--producer-config: {error.args[0].str()}") from error
 
-    def places(self) -> Consumer:
-        """Open the consumer that reads and commits places."""
-        options = {"group.id": self.group, "enable.auto.commit": False}
+    def places(self, isolation: str = "read_committed") -> Consumer:
+        """Open the consumer that reads and commits places.
+
+        With `read_uncommitted` it does not wait for the end of an open transaction, whose place it leaves out.
+        """
+        options = {"group.id": self.group, "enable.auto.commit": False, "isolation.level": isolation}
         return librdkafka().Consumer({**self.client_options(), **options}, logger=SILENT)
 
 
@@ -130,7 +130,8 @@ def write_partition(
             producer.init_transactions(TIMEOUT_S)
             (place,) = committed_rows(target, consumer, [part.partition])
             written(place)
-            return _Writer(target, part.partition, producer, consumer, goes_on).write(part.batches(place), written)
+            writer = _Writer(target, part.partition, producer, consumer, goes_on)
+            return writer.write(place, part.batches(place), written)
     finally:
         consumer.close()
 
@@ -150,21 +151,27 @@ class _Writer:
         self._error: object = None
         """Error of the first record that was not stored."""
 
-    def write(self, batches: Iterable[tuple[int, pa.RecordBatch]], written: Callable[[int], object]) -> int:
-        place = rows = size_bytes = records = 0
+    def write(
+        self, committed: int, batches: Iterable[tuple[int, pa.RecordBatch]], written: Callable[[int], object]
+    ) -> int:
+        """Write the batches that follow a committed place."""
+        place = committed
+        rows = size_bytes = records = 0
         self._producer.begin_transaction()
         try:
             for place, batch in batches:
                 self._send(batch)
                 rows += batch.num_rows
                 size_bytes += batch.nbytes
-                if rows >= TRANSACTION_ROWS or size_bytes >= TRANSACTION_BYTES:
+                # Also rows that do not count take time to read, while the transaction is open.
+                if place - committed >= TRANSACTION_ROWS or size_bytes >= TRANSACTION_BYTES:
                     self._commit(place)
                     written(place)
                     records += rows
-                    place = rows = size_bytes = 0
+                    committed = place
+                    rows = size_bytes = 0
                     self._producer.begin_transaction()
-            if place:
+            if place > committed:
                 self._commit(place)
                 written(place)
             else:
