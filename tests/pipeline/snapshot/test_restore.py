@@ -355,7 +355,7 @@ def test_a_restore_that_ends_at_any_transaction_continues_without_loss_or_repeti
 def test_a_restore_continues_at_once_after_a_kill_between_the_places_and_the_commit(
     tmp_path: Path, broker: ottla.Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The transaction stays open. A reader of stable places would wait until somebody ends it."""
+    """The transaction stays open. A reader of stable places would wait until its timeout."""
     history, kept = a_history(tmp_path / "history"), []
 
     class Dies(confluent_kafka.Producer):
