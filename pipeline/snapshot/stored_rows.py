@@ -140,7 +140,7 @@ class StoredSnapshot:
         groups: dict[int, list[RowGroup]] = {}
         files = [(layer, path) for layer, paths in enumerate(self._layers) for path in paths]
         with ThreadPoolExecutor(FOOTERS_AT_ONCE, thread_name_prefix="footers") as pool:
-            for found in pool.map(lambda file: self._groups_in(*file, names), files):
+            for found in pool.map(lambda file: self._groups_in(file[0], file[1], names), files):
                 for partition, group in found:
                     groups.setdefault(partition, []).append(group)
         spans = {} if self.manifest is None else self.manifest.partitions

@@ -358,7 +358,7 @@ def test_a_restore_continues_at_once_after_a_kill_between_the_places_and_the_com
     """The transaction stays open. A reader of stable places would wait until its timeout."""
     history, kept = a_history(tmp_path / "history"), []
 
-    class Dies(confluent_kafka.Producer):
+    class Dies(confluent_kafka.Producer):  # type: ignore[misc]
         def commit_transaction(self, *_arguments: float) -> None:
             kept.append(self)
             raise KeyboardInterrupt
