@@ -55,7 +55,7 @@ class Target(NamedTuple):
     group: str
     """Consumer group of the restore, and the beginning of its transactional ids."""
 
-    def producer(self, transactional_id: str | None) -> Producer:
+    def producer(self, transactional_id: str) -> Producer:
         """Open a producer. Raises UsageError for options that librdkafka does not accept."""
         limits: dict[str, Any] = {
             "queue.buffering.max.kbytes": _QUEUE_KBYTES,
@@ -64,8 +64,7 @@ class Target(NamedTuple):
         }
         times = dict.fromkeys(("message.timeout.ms", "transaction.timeout.ms"), round(TIMEOUT_S * 1000))
         own = {"bootstrap.servers": self.bootstrap_servers, "delivery.report.only.error": True}
-        if transactional_id is not None:
-            own["transactional.id"] = transactional_id
+        own["transactional.id"] = transactional_id
         client = librdkafka()
         if client.libversion()[1] >= _REBOOTSTRAPS_FROM:
             # Else a transaction hangs after all brokers were away: librdkafka issue 5511.
@@ -76,8 +75,9 @@ class Target(NamedTuple):
             raise UsageError(f"--producer-config: {error.args[0].str()}") from error
 
     def other_options(self) -> dict[str, Any]:
-        """Return the options of other clients. They ignore those of a producer."""
-        return {**self.options, "bootstrap.servers": self.bootstrap_servers}
+        """Return the options of a consumer and an admin client, which ignore those of producers alone."""
+        known = {name: value for name, value in self.options.items() if name != "transactional.id"}
+        return {**known, "bootstrap.servers": self.bootstrap_servers}
 
     def places(self, *, waits: bool) -> Consumer:
         """Open the consumer that reads and commits places.
@@ -141,7 +141,8 @@ def write_partition(
             producer.init_transactions(TIMEOUT_S)
             (place,) = committed_rows(target, consumer, [part.partition])
             written(place)
-            return _Writer(target, part.partition, producer, consumer, goes_on).write(part.batches(place), written)
+            writer = _Writer(target, part.partition, producer, consumer, goes_on)
+            return writer.write(place, part.batches(place), written)
     finally:
         consumer.close()
 
@@ -161,21 +162,27 @@ class _Writer:
         self._error = ""
         """Error of the first record that was not stored."""
 
-    def write(self, batches: Iterable[tuple[int, pa.RecordBatch]], written: Callable[[int], object]) -> int:
-        place = rows = size_bytes = records = 0
+    def write(
+        self, committed: int, batches: Iterable[tuple[int, pa.RecordBatch]], written: Callable[[int], object]
+    ) -> int:
+        """Write the batches that follow a committed place."""
+        place = committed
+        rows = size_bytes = records = 0
         self._producer.begin_transaction()
         try:
             for place, batch in batches:
                 self._send(batch)
                 rows += batch.num_rows
                 size_bytes += batch.nbytes
-                if rows >= TRANSACTION_ROWS or size_bytes >= TRANSACTION_BYTES:
+                # Also rows that do not count take time to read, while the transaction is open.
+                if place - committed >= TRANSACTION_ROWS or size_bytes >= TRANSACTION_BYTES:
                     self._commit(place)
                     written(place)
                     records += rows
-                    place = rows = size_bytes = 0
+                    committed = place
+                    rows = size_bytes = 0
                     self._producer.begin_transaction()
-            if place:
+            if place > committed:
                 self._commit(place)
                 written(place)
             else:

@@ -21,7 +21,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from multiprocessing import connection
-from multiprocessing.synchronize import Event
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -47,8 +46,30 @@ from .stored_rows import StoredPart, StoredSnapshot, digest
 
 NO_TOPIC = "{}: expected a topic to restore into, found none (--create makes it)"
 NEW_TOPIC_CONFIGS = {"cleanup.policy": "compact"}
-NEEDED, USED = ("key", "value", "partition", "offset", "timestamp"), ("timestampMs", "headers")
-"""Columns that a snapshot must have, and those that are also read if they exist."""
+
+
+def _is_bytes(type_: pa.DataType) -> bool:
+    return not pa.types.is_nested(type_) and any(name in str(type_) for name in ("binary", "string", "null"))
+
+
+def _is_headers(type_: pa.DataType) -> bool:
+    if not (pa.types.is_list(type_) or pa.types.is_large_list(type_)):
+        return bool(pa.types.is_null(type_))
+    each = type_.value_type
+    return pa.types.is_null(each) or (pa.types.is_struct(each) and {"key", "value"} <= {field.name for field in each})
+
+
+_COLUMNS: Mapping[str, tuple[str, Callable[[pa.DataType], bool]]] = {
+    "key": ("bytes", _is_bytes),
+    "value": ("bytes", _is_bytes),
+    "partition": ("integers", pa.types.is_integer),
+    "offset": ("integers", pa.types.is_integer),
+    "timestamp": ("timestamps", pa.types.is_timestamp),
+    "timestampMs": ("integers", pa.types.is_integer),
+    "headers": ("lists of key and value", _is_headers),
+}
+NEEDED = ("key", "value", "partition", "offset", "timestamp")
+"""Columns that a snapshot must have. The others are also read if they exist."""
 LOOK_EVERY_S = 0.5
 STUCK_S = 2 * TIMEOUT_S
 STOP_S = 15.0
@@ -93,8 +114,7 @@ def restore(
         UsageError: The snapshot does not exist, the topic has too few partitions, or confluent-kafka is not installed.
         PipelineError: The broker did not accept a record, or a process was killed.
     """
-    stored = _opened(snapshot, fs_options or {})
-    parts = stored.parts([*NEEDED, *(name for name in USED if name in stored.names)])
+    stored, parts = _opened(snapshot, fs_options or {})
     check_that_somebody_is_there(bootstrap_servers)
     manifest = stored.manifest
     identity = digest("" if manifest is None else manifest.to_json(), parts)
@@ -107,6 +127,7 @@ def restore(
             f"{topic}: expected partition {max(numbers)}, which the snapshot has, found {partition_count} partitions"
         )
     places = [0] * len(parts)
+    # A transaction that a killed process left open is ended only by the partition's next writer, who reads its place again.
     with closing(target.places(waits=False)) as consumer:
         if resumes and parts:
             places = committed_rows(target, consumer, numbers)
@@ -121,22 +142,30 @@ def restore(
     return RestoreResult(topic, written, len(parts))
 
 
-def _opened(snapshot: str, fs_options: Mapping[str, str]) -> StoredSnapshot:
+def _opened(snapshot: str, fs_options: Mapping[str, str]) -> tuple[StoredSnapshot, list[StoredPart]]:
     try:
         stored = StoredSnapshot(snapshot, ObjectFiles(parse_fs_options(fs_options)))
+        types = {name: stored.schema.field(name).type for name in _COLUMNS if name in stored.schema.names}
+        if missing := [name for name in NEEDED if name not in types]:
+            raise UsageError(f"{snapshot}: expected the columns {', '.join(NEEDED)}, found no {', '.join(missing)}")
+        for name, found in types.items():
+            what, fits = _COLUMNS[name]
+            if not fits(found):
+                raise UsageError(f"{snapshot}: expected {what} in the column {name}, found {found}")
+        parts = stored.parts([*types])
     except (OSError, ValueError) as error:
         old = resolved(snapshot) + REPLACED
         hint = f"; {old} is the old one, left by a job that died while it replaced it" if os.path.isdir(old) else ""
         raise UsageError(f"{snapshot}: expected a snapshot, found none ({error}){hint}") from error
-    if missing := [name for name in NEEDED if name not in stored.names]:
-        raise UsageError(f"{snapshot}: expected the columns {', '.join(NEEDED)}, found no {', '.join(missing)}")
-    return stored
+    if parts and parts[0].partition < 0:
+        raise UsageError(f"{snapshot}: expected partitions from 0 on, found {parts[0].partition}")
+    return stored, parts
 
 
 def _partition_count(target: Target, creates_with: int | None) -> int:
     """Return the topic's number of partitions. A missing topic is created with `creates_with` partitions."""
     topic = target.topic
-    producer = target.producer(None)  # whose options are checked
+    producer = target.producer(target.group)  # whose options are checked
     try:
         # All topics, as a request for one may create it.
         found = producer.list_topics(timeout=CONNECT_TIMEOUT_S).topics.get(topic)
@@ -189,7 +218,8 @@ class _Here(NamedTuple):
     target: Target
     places: MutableSequence[int]
     """Place that each partition has reached, by its number among those that are left; shared with the caller."""
-    stops: Event
+    stops: Any
+    """A number that becomes 1; shared, and without a lock, which a process that is killed may hold."""
 
 
 _here: _Here | None = None
@@ -198,7 +228,7 @@ _here: _Here | None = None
 def _each_in_processes(target: Target, left: Left, processes: int, count: Callable[[int], object]) -> Iterator[int]:
     context = multiprocessing.get_context("spawn")  # librdkafka does not survive a fork
     places: Any = context.RawArray("q", [place for _, place in left])
-    stops = context.Event()
+    stops = context.RawValue("b", 0)
     counted = sum(places)
     pool = ProcessPoolExecutor(processes, context, _begin, (_Here(target, places, stops),))
     try:
@@ -219,7 +249,7 @@ def _each_in_processes(target: Target, left: Left, processes: int, count: Callab
     except BrokenProcessPool as error:
         raise PipelineError(f"{target.topic}: a process of the restore was killed; --resume continues") from error
     finally:
-        stops.set()
+        stops.value = 1
         pool.shutdown(cancel_futures=True)
 
 
@@ -230,12 +260,12 @@ def _begin(here: _Here) -> None:
     threading.Thread(target=_leave, args=(here.stops,), name="leave", daemon=True).start()
 
 
-def _leave(stops: Event) -> None:
+def _leave(stops: Any) -> None:
     """End this process with its caller, or soon after it was stopped."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     while not connection.wait([parent.sentinel], LOOK_EVERY_S):
-        if stops.is_set():
+        if stops.value:
             connection.wait([parent.sentinel], STOP_S)
             break
     os._exit(1)
@@ -248,4 +278,4 @@ def _work(number: int, part: StoredPart) -> int:
     def written(place: int) -> None:
         places[number] = place
 
-    return _write(target, part, written, lambda: not stops.is_set())
+    return _write(target, part, written, lambda: not stops.value)

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ...storage.disk.os_files import OsFiles
-from ..errors import UsageError
+from ..errors import SourceChangedError, UsageError
 from ..objects.addresses import is_address
 from ..objects.object_files import ObjectFiles
 from .manifest import layer_directories, read_manifest
@@ -43,6 +43,8 @@ class RowGroup(NamedTuple):
     size_bytes: int
     is_mixed: bool
     """Whether it also has rows of other partitions."""
+    identity: str
+    """Hexadecimal digits that differ between row groups with other sizes or statistics."""
 
     def batch_rows(self) -> int:
         return max(1, min(BATCH_ROWS, BATCH_BYTES * self.rows // max(1, self.size_bytes)))
@@ -94,6 +96,8 @@ class StoredPart(NamedTuple):
                         continue
                     if file is None:
                         file = files.enter_context(opened(path, self.objects))
+                    if _identity(file.metadata, group.number) != group.identity:
+                        raise SourceChangedError(f"{path}: expected the file that was there before, found another one")
                     for read in file.iter_batches(group.batch_rows(), row_groups=[group.number], columns=columns):
                         skipped = min(max(0, from_row - place), read.num_rows)
                         place += read.num_rows
@@ -123,8 +127,8 @@ class StoredSnapshot:
             self.manifest = read_manifest(OsFiles(), path) if os.path.isdir(path) else None
             self._layers = [_files_in(each) for each in layer_directories(path, self.manifest)]
         with opened(self._layers[0][0], self._objects) as file:
-            self.names: list[str] = list(file.schema_arrow.names)
-            """Names of its columns."""
+            self.schema: pa.Schema = file.schema_arrow
+            """Its columns, by the first file."""
 
     def parts(self, columns: Sequence[str] | None = None) -> list[StoredPart]:
         """Return the partitions that have rows, in their order.
@@ -132,17 +136,19 @@ class StoredSnapshot:
         Args:
             columns: Columns to read, with `partition`, `offset`, `key` and `value`; default: all.
         """
+        names = tuple(self.schema.names if columns is None else columns)
         groups: dict[int, list[RowGroup]] = {}
         files = [(layer, path) for layer, paths in enumerate(self._layers) for path in paths]
         with ThreadPoolExecutor(FOOTERS_AT_ONCE, thread_name_prefix="footers") as pool:
-            for found in pool.map(self._groups_in, files):
+            for found in pool.map(lambda file: self._groups_in(file[0], file[1], names), files):
                 for partition, group in found:
                     groups.setdefault(partition, []).append(group)
-        names = tuple(self.names if columns is None else columns)
-        spans = {} if self.manifest is None or len(self._layers) == 1 else self.manifest.partitions
+        spans = {} if self.manifest is None else self.manifest.partitions
         starts = {number: span.log_start_offset for number, span in spans.items()}
         return [
-            StoredPart(number, tuple(own), names, starts.get(number), self._objects)
+            StoredPart(
+                number, tuple(own), names, starts.get(number, 0) if len(self._layers) > 1 else None, self._objects
+            )
             for number, own in sorted(groups.items())
         ]
 
@@ -152,11 +158,14 @@ class StoredSnapshot:
             for _, batch in part.batches():
                 yield batch
 
-    def _groups_in(self, place: tuple[int, str]) -> list[tuple[int, RowGroup]]:
+    def _groups_in(self, layer: int, path: str, names: Iterable[str]) -> list[tuple[int, RowGroup]]:
         """Return the row groups of a file that have rows, for each partition that is in them."""
-        layer, path = place
         found = []
         with opened(path, self._objects) as file:
+            if missing := {"partition", *names}.difference(file.schema_arrow.names):
+                raise UsageError(
+                    f"{path}: expected the columns of the first file, found no {', '.join(sorted(missing))}"
+                )
             for number in range(file.num_row_groups):
                 meta = file.metadata.row_group(number)
                 if not meta.num_rows:
@@ -171,7 +180,10 @@ class StoredSnapshot:
                     raise UsageError(
                         f"{path}: expected a partition in each row, found none in one of row group {number}"
                     )
-                group = RowGroup(layer, path, number, meta.num_rows, meta.total_byte_size, len(partitions) > 1)
+                identity = _identity(file.metadata, number)
+                group = RowGroup(
+                    layer, path, number, meta.num_rows, meta.total_byte_size, len(partitions) > 1, identity
+                )
                 found += [(partition, group) for partition in partitions]
         return found
 
@@ -182,7 +194,20 @@ def digest(manifest_text: str, parts: Iterable[StoredPart]) -> str:
     for part in parts:
         for group in part.groups:
             name = os.path.basename(group.path)
-            found.update(f"{part.partition} {group._replace(path=name)[:5]}\n".encode())
+            found.update(f"{part.partition} {tuple(group._replace(path=name))}\n".encode())
+    return found.hexdigest()[:16]
+
+
+def _identity(footer: pq.FileMetaData, number: int) -> str:
+    """Return the `identity` of a row group; empty if there is none of this number."""
+    if number >= footer.num_row_groups:
+        return ""
+    meta, found = footer.row_group(number), hashlib.sha256()
+    for column in map(meta.column, range(meta.num_columns)):
+        known = column.statistics
+        bounds = (known.min_raw, known.max_raw) if known is not None and known.has_min_max else None
+        sizes = (column.num_values, column.total_compressed_size, column.total_uncompressed_size)
+        found.update(f"{column.path_in_schema} {sizes} {bounds}\n".encode())
     return found.hexdigest()[:16]
 
 

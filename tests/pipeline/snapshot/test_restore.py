@@ -167,6 +167,59 @@ def test_an_unknown_producer_config_is_one_line(tmp_path: Path, capfd: pytest.Ca
     assert line.startswith("ottla-spark: --producer-config: ") and "zork" in line
 
 
+@pytest.mark.parametrize("option", ["acks=1", "message.timeout.ms=300000", "enable.idempotence=false"])
+def test_an_option_that_a_transaction_cannot_have_is_reported_before_the_topic_is_created(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, broker: ottla.Broker, option: str
+) -> None:
+    line = ["restore", str(a_snapshot(tmp_path)), "--topic", "none", "--bootstrap", broker.bootstrap, "--create"]
+    assert main([*line, "--producer-config", option]) == 1
+    assert capfd.readouterr().err.startswith("ottla-spark: --producer-config: ")
+    assert "none" not in {topic.name for topic in broker.topics()}
+
+
+def test_all_clients_have_the_users_options() -> None:
+    options = {
+        "enable.ssl.certificate.verification": "false",
+        "transactional.id": "mine",
+        "bootstrap.servers": "other:1",
+    }
+    target = partition_writer.Target("t", "here:1", options, "group")
+    assert target.other_options() == {
+        "enable.ssl.certificate.verification": "false",
+        "bootstrap.servers": "here:1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "says"),
+    [
+        ("key", pa.array([1]), "expected bytes in the column key, found int64"),
+        ("value", pa.array([["v"]]), "expected bytes in the column value, found list<"),
+        ("partition", pa.array(["0"]), "expected integers in the column partition, found string"),
+        ("partition", pa.array([-1]), "expected partitions from 0 on, found -1"),
+        ("timestamp", pa.array([1]), "expected timestamps in the column timestamp, found int64"),
+        ("headers", pa.array([["h"]]), "expected lists of key and value in the column headers, found list<"),
+    ],
+)
+def test_a_column_of_another_type_is_one_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], column: str, values: pa.Array, says: str
+) -> None:
+    path = a_snapshot(tmp_path)
+    table = pq.read_table(path)
+    pq.write_table(pa.table({name: table[name] for name in table.column_names} | {column: values}), path)
+    assert main(["restore", str(path), "--topic", "t", "--bootstrap", "127.0.0.1:1"]) == 1
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith(f"ottla-spark: {path}: {says}")
+
+
+def test_a_damaged_file_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = a_snapshot(tmp_path)
+    (tmp_path / "two.parquet").write_text("no Parquet")
+    assert main(["restore", str(path.parent), "--topic", "t", "--bootstrap", "127.0.0.1:1"]) == 1
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith(f"ottla-spark: {path.parent}: expected a snapshot, found none (")
+
+
 def test_the_commands_brokers_override_those_of_an_options_file(tmp_path: Path) -> None:
     places = tmp_path / "named", tmp_path / "other"
     with ottla.Broker(places[0]) as named, ottla.Broker(places[1]) as other:
@@ -296,3 +349,50 @@ def test_a_restore_that_ends_at_any_transaction_continues_without_loss_or_repeti
     for partition in range(PARTITIONS):
         assert committed(broker.bootstrap, partition, topic) == every_row(history, partition)
     assert restore(str(history), topic, broker.bootstrap, resumes=True).records == 0
+
+
+@pytest.mark.usefixtures("small_transactions")
+def test_a_restore_continues_at_once_after_a_kill_between_the_places_and_the_commit(
+    tmp_path: Path, broker: ottla.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The transaction stays open. A reader of stable places would wait until its timeout."""
+    history, kept = a_history(tmp_path / "history"), []
+
+    class Dies(confluent_kafka.Producer):  # type: ignore[misc]
+        def commit_transaction(self, *_arguments: float) -> None:
+            kept.append(self)
+            raise KeyboardInterrupt
+
+        def abort_transaction(self, *_arguments: float) -> None:
+            pass
+
+    with monkeypatch.context() as patch:
+        patch.setattr(confluent_kafka, "Producer", Dies)
+        with suppress(KeyboardInterrupt):
+            restore(str(history), "open", broker.bootstrap, creates=True)
+    assert len(kept) == 1
+    monkeypatch.setattr(partition_writer, "TIMEOUT_S", 40.0)
+    done = restore(str(history), "open", broker.bootstrap, resumes=True)
+    assert done.records == PARTITIONS * ROWS
+    for partition in range(PARTITIONS):
+        assert committed(broker.bootstrap, partition, "open") == every_row(history, partition)
+
+
+@pytest.mark.usefixtures("small_transactions")
+def test_rows_of_others_also_end_a_transaction(tmp_path: Path, broker: ottla.Broker) -> None:
+    """A partition with few rows among many would have a transaction open for as long as the whole file takes."""
+    count = 60
+    partitions = pa.array([0, *[1] * (count - 2), 0], pa.int32())
+    columns = {"key": [b"k"] * count, "value": [b"v"] * count, "partition": partitions, "offset": list(range(count))}
+    path = tmp_path / "mixed.parquet"
+    pq.write_table(pa.table(columns | {"timestamp": pa.array([0] * count, pa.timestamp("ms"))}), path)
+    steps: list[int] = []
+
+    class Counts(Watch):
+        def step(self, name: str, total: int) -> Callable[[int], object]:
+            return steps.append
+
+    assert restore(str(path), "mixed", broker.bootstrap, creates=True, watch=Counts()).records == count
+    assert sum(steps) == 2 * count, "each partition's reader sees all rows"
+    assert max(steps) == 6
+    assert restore(str(path), "mixed", broker.bootstrap, resumes=True).records == 0

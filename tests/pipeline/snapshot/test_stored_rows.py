@@ -13,7 +13,7 @@ pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ottla.pipeline.errors import UsageError
+from ottla.pipeline.errors import SourceChangedError, UsageError
 from ottla.pipeline.snapshot import stored_rows
 from ottla.pipeline.snapshot.stored_rows import StoredPart, StoredSnapshot, digest
 
@@ -94,3 +94,33 @@ def test_copies_have_one_digest_and_other_files_another(tmp_path: Path) -> None:
         for name, partitions, manifest in (("a", 3, ""), ("copy", 3, ""), ("other", 2, ""), ("later", 3, "later"))
     ]
     assert found[0] == found[1] and len(set(found)) == 3
+
+
+def one_file(directory: Path, *values: bytes) -> Path:
+    directory.mkdir(exist_ok=True)
+    count = len(values)
+    columns = {"key": [b"k"] * count, "value": list(values), "partition": pa.array([0] * count, pa.int32())}
+    pq.write_table(pa.table(columns | {"offset": list(range(count))}), directory / "part-00000.parquet")
+    return directory
+
+
+def test_files_of_equal_sizes_with_other_values_have_another_digest(tmp_path: Path) -> None:
+    parts = [StoredSnapshot(str(one_file(tmp_path / name, name.encode()))).parts() for name in ("a", "b")]
+    assert parts[0][0].groups[0].size_bytes == parts[1][0].groups[0].size_bytes
+    assert digest("", parts[0]) != digest("", parts[1])
+
+
+@pytest.mark.parametrize("values", [(b"c", b"d"), (), (b"a",)])
+def test_a_file_that_is_replaced_is_not_read(tmp_path: Path, values: tuple[bytes, ...]) -> None:
+    """A snapshot that overwrites another has files of the same names."""
+    (part,) = StoredSnapshot(str(one_file(tmp_path / "rows", b"a", b"b"))).parts()
+    one_file(tmp_path / "rows", *values)
+    with pytest.raises(SourceChangedError, match=r"part-00000\.parquet: expected the file that was there before"):
+        list(part.batches())
+
+
+def test_each_file_has_the_columns_of_the_first(tmp_path: Path) -> None:
+    directory = one_file(tmp_path / "rows", b"a")
+    pq.write_table(pa.table({"key": [b"k"], "offset": [1]}), directory / "part-00001.parquet")
+    with pytest.raises(UsageError, match=r"part-00001\.parquet: .* found no partition, value"):
+        StoredSnapshot(str(directory)).parts()
