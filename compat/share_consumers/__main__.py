@@ -32,6 +32,7 @@ LOCK_MS, SESSION_MS = 5_000, 6_000
 COUNT_LIMIT = 10
 QUIET_S, LIMIT_S = 4 * LOCK_MS / 1000, 300
 BROKER = {
+    "ottla.hold.heartbeats": "true",
     "group.share.record.lock.duration.ms": str(LOCK_MS),
     "group.share.min.record.lock.duration.ms": "1000",
     "group.share.session.timeout.ms": str(SESSION_MS),

@@ -35,6 +35,7 @@ CUSTOMERS = 200
 LIMIT_S = 300
 SESSION_MS = 6_000
 BROKER = {
+    "ottla.hold.heartbeats": "true",
     "group.streams.num.standby.replicas": "1",
     "group.streams.initial.rebalance.delay.ms": "500",
     "group.streams.session.timeout.ms": str(SESSION_MS),

@@ -206,6 +206,7 @@ HANDED_ON = {
     "coordination/service.py _keep_time": "tests of GroupService",
     "coordination/service.py _reload": "tests of a disk without room",
     "coordination/service.py ensure_topic": "tests of GroupService: a disk that refused the topic",
+    "groups/coordinator.py quiet": "the rest of a session that a heartbeat has just restarted",
     "groups/reconciled_protocol.py __init__": "",
     "groups/reconciled_protocol.py is_quiet": "as `heartbeat`",
     "groups/consumer/protocol.py unchanged": "as `heartbeat`",
