@@ -14,7 +14,7 @@ from typing import Any
 from .proto_known import FILES
 from .values import MAX_NAME_CHARACTERS, Budget, InvalidSchema, Schema, reached, shown
 
-KEYS = (
+INTEGERS = (
     "int32",
     "int64",
     "uint32",
@@ -25,9 +25,8 @@ KEYS = (
     "fixed64",
     "sfixed32",
     "sfixed64",
-    "bool",
-    "string",
 )
+KEYS = (*INTEGERS, "bool", "string")
 """Types that a map's keys may have."""
 SCALARS = (*KEYS, "double", "float", "bytes")
 MAX_NUMBER = (1 << 29) - 1
@@ -322,6 +321,18 @@ class _Checker:
             numbers.setdefault(number, name)
             names.add(name)
         self._check_reserved(enum, numbers, where)
+
+
+def decimal_default(text: str, kind: str) -> str:
+    """Return the default of a field with an integer in decimal, as descriptors have it."""
+    digits = text.removeprefix("-")
+    if kind not in INTEGERS:
+        return text
+    try:
+        number = int(digits, 8 if digits[:1] == "0" and digits.isdecimal() else 0)
+    except ValueError:
+        return text
+    return str(-number if text.startswith("-") else number)
 
 
 def _check_name(name: str, where: str, full_name: str = "") -> None:

@@ -10,7 +10,7 @@ import base64
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from .proto import Extend, Field, File, OneOf, Options, Ranges, Service, Type, Word
+from .proto import Extend, Field, File, OneOf, Options, Ranges, Service, Type, Word, decimal_default
 from .proto_text import MAX_NESTING, MAX_TOKENS
 from .values import Budget, InvalidSchema, Schema
 
@@ -420,7 +420,7 @@ class _Encoder:
             parts.append(_number_bytes(5, _TYPES.index(each.type)))
         options = dict(each.options)
         if "default" in options:
-            parts.append(_bytes(7, str(options["default"])))
+            parts.append(_bytes(7, decimal_default(str(options["default"]), each.type)))
         parts.append(self._options(8, each.options, _FIELD_OPTIONS))
         parts += [_number_bytes(9, oneof)] if oneof >= 0 else []
         parts.append(_bytes(10, str(options.get("json_name", json_name(each.name)))))

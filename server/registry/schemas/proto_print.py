@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .proto import MAX_NUMBER, Extend, Field, File, Options, Ranges, Service, Type, Word, check
+from .proto import MAX_NUMBER, Extend, Field, File, Options, Ranges, Service, Type, Word, check, decimal_default
 from .proto_text import parse_text
 from .values import InvalidSchema, Schema
 
@@ -123,6 +123,14 @@ class _Printer:
             named = f".{each.target.full_name}"
         kind = f"map<{each.key}, {named}>" if each.type == "map" else named
         options = sorted(each.options, key=lambda option: _LAST_OPTIONS.get(option[0], 0))
+        if self._normalizes:
+            options = [
+                (
+                    name,
+                    Word(decimal_default(value, each.type)) if name == "default" and isinstance(value, Word) else value,
+                )
+                for name, value in options
+            ]
         return self._with_options(f"{label}{kind} {each.name} = {each.number}", options)
 
     def _extends(self, extends: list[Extend]) -> list[str]:

@@ -44,6 +44,9 @@ TEXTS = [
     proto2(
         "reserved 1 to 3, 7, 100 to max; reserved 'a', 'b'; extensions 10 to 20, 30; extend M { optional int32 x = 10; }"
     ),
+    proto2(
+        "optional int32 a = 1 [default = -0x10]; optional uint64 b = 2 [default = 010]; optional bool c = 3 [default = true];"
+    ),
     proto2("optional group Inner = 1 { repeated int32 a = 1 [packed = true]; }"),
     proto3(
         "import public 'google/protobuf/any.proto';",
