@@ -7,7 +7,6 @@ types are not known.
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -328,7 +327,8 @@ def serialized(schema: Schema, name: str = "default") -> str:
 
 def json_name(name: str) -> str:
     """Return the name of a field in JSON, if the schema gives none."""
-    return re.sub(r"_+([^_]?)", lambda match: match[1].upper(), name)
+    first, *others = name.split("_")
+    return first + "".join(each[:1].upper() + each[1:] for each in others)
 
 
 def _number_bytes(number: int, value: int) -> bytes:

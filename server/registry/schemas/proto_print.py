@@ -20,6 +20,7 @@ _ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t
     sign: f"\\{sign}" for sign in "\\'\""
 }
 _ESCAPED = re.compile(r"[\x00-\x1f\\'\"\x7f]")
+_LAST_OPTIONS = {"default": 1, "json_name": 2}
 _BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}", re.ASCII)
 
 
@@ -121,7 +122,8 @@ class _Printer:
         if self._normalizes and each.target is not None:
             named = f".{each.target.full_name}"
         kind = f"map<{each.key}, {named}>" if each.type == "map" else named
-        return self._with_options(f"{label}{kind} {each.name} = {each.number}", each.options)
+        options = sorted(each.options, key=lambda option: _LAST_OPTIONS.get(option[0], 0))
+        return self._with_options(f"{label}{kind} {each.name} = {each.number}", options)
 
     def _extends(self, extends: list[Extend]) -> list[str]:
         names = [f".{each.full_name}" if self._normalizes else each.name for each in extends]

@@ -14,11 +14,12 @@ MAX_TOKENS = 100_000
 """Names, numbers, strings and signs of a text: about twenty thousand fields."""
 
 _TOKEN = re.compile(
-    r"""\s+ | //[^\n]* | /\*.*?\*/
-    | (?P<string> "(?:[^"\\\n]|\\.)*+" | '(?:[^'\\\n]|\\.)*+' )
-    | (?P<number> 0[xX][0-9a-fA-F]+ | (?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)? )
+    r"""\s+
+    | (?P<slash> / (?: /[^\n]* | \*[^*]*\*+(?:[^/*][^*]*\*+)*/ )? )
+    | (?P<string> "(?:[^"\\\n]|\\.)*" | '(?:[^'\\\n]|\\.)*' )
+    | (?P<number> [0-9](?:[0-9A-DF-Za-df-z_.]|[eE][+-]?)* )
     | (?P<name> [A-Za-z_][A-Za-z0-9_]* )
-    | (?P<sign> [{}()\[\]<>=;:,.+/-] )""",
+    | (?P<sign> [{}()\[\]<>=;:,.+-] )""",
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{1,3})|(.))", re.DOTALL)
@@ -42,7 +43,7 @@ def _tokens(text: str) -> tuple[list[str], list[int]]:
         match = _TOKEN.match(text, position)
         if match is None:
             raise InvalidSchema(f"line {text.count(chr(10), 0, position) + 1}: unexpected character {text[position]!r}")
-        if match.lastgroup:
+        if match.lastgroup and (match.lastgroup != "slash" or match[0] == "/"):  # Else a space or a comment.
             found.append(match[0])
             positions.append(position)
             if len(found) > MAX_TOKENS:
@@ -158,8 +159,11 @@ class _Parser:
             self._depth -= 1
             return found
         sign = self._take() if self._next in ("-", "+") else ""
-        if self._next[:1].isdigit() or (self._next[:1] == "." and len(self._next) > 1):
-            return Word(sign.removeprefix("+") + self._take())
+        if self._next[:1].isdigit() or self._next == ".":
+            number = f".{self._take()}" if self._skip(".") else self._take()
+            if not _is_number(number):
+                raise InvalidSchema(f"option: invalid number ({shown(number)})")
+            return Word(sign.removeprefix("+") + number)
         return Word(sign.removeprefix("+") + self._path())
 
     def _message_value(self) -> dict[str, Any]:
@@ -414,6 +418,14 @@ class _Parser:
         name = self._path()
         self._expect(")")
         return name, is_stream
+
+
+def _is_number(text: str) -> bool:
+    try:
+        _ = int(text, 16) if text[:2] in ("0x", "0X") else float(text)
+    except ValueError:
+        return False
+    return "_" not in text
 
 
 def _unescaped(match: re.Match[str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -172,22 +171,7 @@ def cut(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:half]}…{text[-half:]}"
 
 
-_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"|([\[{])|([\]}])', re.DOTALL)
-
-
-def check_depth(text: str) -> None:
-    """Raise `InvalidSchema` if brackets outside strings are nested too deeply, or if there are too many elements."""
-    brackets = text.count("{") + text.count("[")
-    if brackets <= MAX_DEPTH and len(text) <= MAX_ELEMENTS:
-        return
-    elements = brackets + text.count(",")
-    if elements > MAX_ELEMENTS:
-        raise InvalidSchema(f"schema: too many commas and brackets ({elements}, limit {MAX_ELEMENTS})")
-    depth = 0
-    for match in _BRACKETS.finditer(text):
-        depth += (match[1] is not None) - (match[2] is not None)
-        if depth > MAX_DEPTH:
-            raise InvalidSchema(f"schema: nested too deeply (limit {MAX_DEPTH} levels)")
+_TOO_DEEP = f"schema: nested too deeply (limit {MAX_DEPTH} levels)"
 
 
 def _no_number(name: str) -> NoReturn:
@@ -203,16 +187,32 @@ def _float(digits: str) -> float:
 
 def read_json(text: str) -> Any:
     """Return the JSON value of a text; `InvalidSchema` if it is not one."""
-    check_depth(text)
+    elements = text.count("{") + text.count("[") + text.count(",")
+    if elements > MAX_ELEMENTS:
+        raise InvalidSchema(f"schema: too many commas and brackets ({elements}, limit {MAX_ELEMENTS})")
     decoder = json.JSONDecoder(parse_constant=_no_number, parse_float=_float)
     if len(text) > _READ_AT_ONCE_BYTES:  # The decoder in C lets no other thread run before it ends.
         decoder.scan_once = json.scanner.py_make_scanner(decoder)  # type: ignore[attr-defined]  # typeshed lacks it
     try:
-        return decoder.decode(text)
+        value = decoder.decode(text)
+    except RecursionError:
+        raise InvalidSchema(_TOO_DEEP) from None
     except InvalidSchema:
         raise
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise InvalidSchema(f"schema: invalid JSON ({error})") from None
+    _check_depth(value)
+    return value
+
+
+def _check_depth(value: Any) -> None:
+    """Raise `InvalidSchema` for too many levels of arrays and objects."""
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(MAX_DEPTH):
+        inner = [part for each in level for part in (each.values() if isinstance(each, dict) else each)]
+        level = [part for part in inner if isinstance(part, dict | list)]
+    if level:
+        raise InvalidSchema(_TOO_DEEP)
 
 
 def write_json(value: Any, *, sort_keys: bool = False) -> str:

@@ -53,6 +53,7 @@ HOSTILE: list[tuple[str, str, str]] = [
     ("JSON", "many identifiers", json.dumps({"$id": f"http://e.org/{'d' * 900}/", "a": [{"$id": f"i{i}", "$anchor": f"a{i}"} for i in range(many(14_000))]})),
     ("JSON", "many references", json.dumps({"definitions": {"a": {}}, "items": [{"$ref": "#/definitions/a"} for _ in range(many(29_000))]})),
     ("JSON", "a chain of references", json.dumps({"definitions": {f"d{i}": {"$ref": f"#/definitions/d{i + 1}"} for i in range(many(14_000))} | {f"d{many(14_000)}": {}}, "$ref": "#/definitions/d0"})),
+    ("JSON", "an open string", '{"' * 300 + '\\"' * (NEAR // 2)),
     ("JSON", "one large number", '{"maximum":' + "9" * 4_000 + "}"),
     ("PROTOBUF", "many fields", "message M {{ {} }}".format(" ".join(f"optional int32 f{i} = {i + 1};" for i in range(many(14_000))))),
     ("PROTOBUF", "many messages", " ".join(f"message M{i} {{}}" for i in range(many(24_000)))),

@@ -26,6 +26,10 @@ INVALID = [
     ("message M { string a = 1 [deprecated]; }", "line 1: expected '=', found ']'"),
     ("message M { % }", "line 1: unexpected character '%'"),
     ("message M { /* }", "line 1: unexpected character '*'"),
+    ("option a = 1x;", "option: invalid number ('1x')"),
+    ("option a = 0x;", "option: invalid number ('0x')"),
+    ("option a = .x;", "option: invalid number ('.x')"),
+    ("option a = 1_0;", "option: invalid number ('1_0')"),
     ("option a = 'x", 'line 1: unexpected character "\'"'),
     ("syntax = 'proto4';", "syntax: expected proto2 or proto3, found 'proto4'"),
     ("edition = 'x';", "edition: expected a year, found 'x'"),
@@ -148,8 +152,8 @@ message M {
   option deprecated = true;
   
   required string name = 1 [
-    default = "x",
-    deprecated = true
+    deprecated = true,
+    default = "x"
   ];
   repeated .a.b.M.N items = 3 [(confluent.field_meta).tags = "PII"];
   map<string, E> values = 2;
@@ -261,6 +265,7 @@ def test_the_order_of_messages_stays() -> None:
         "option (a).b.(c.d) = { a { b: 1 } [x.y/z]: < c: -2; > d: [1, { e: true }] a: {} };",
         ";;; message M { ; oneof o { ; int32 a = 1; ; } ; } ; service S { ; } enum E { ; X = 0; ; }",
         "import weak 'google/protobuf/any.proto';",
+        "option a = .5; option b = 1.; option c = 1e+5; option d = 0XfF; option e = -inf; option f = 012; /**/ /***/ /* / * **/",
     ],
 )
 def test_corners_of_the_language(text: str) -> None:

@@ -248,6 +248,12 @@ PAIRS = [
         FULL,
     ),
     Pair("an enum in a union gets a symbol", ["null", enum("X")], ["null", enum("X", "Y")], BACKWARD),
+    Pair(
+        "a branch that cannot be read in one place cannot be read in another one",
+        record(field("x", "long"), field("y", "long")),
+        record(field("x", ["int", "double"]), field("y", "int")),
+        NONE,
+    ),
     Pair("a field becomes optional", record(A), record(field("a", ["null", "int"], default=None)), BACKWARD),
     Pair("a field becomes required", record(field("a", ["null", "int"], default=None)), record(A), FORWARD),
     # Recursive types.
