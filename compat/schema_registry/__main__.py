@@ -30,6 +30,8 @@ from ..support.brokers.ottla_process import OttlaProcess
 from ..support.brokers.process import free_port
 from ..support.suite import NotRunError, Options, Suite, run_suite
 
+EXAMPLE = "example.js"
+"""The example of docs/schema-registry.md."""
 CLIENTS = Path(__file__).parent / "clients"
 CLIENT_TIMEOUT_S = 300
 OPERATIONS, QUICK_OPERATIONS = 500, 15
@@ -47,6 +49,7 @@ def body(suite: Suite, options: Options) -> None:
         raise NotRunError("Ottla, whose registry this is")
     for name, command in PROGRAMS.items():
         judge(suite, name, command)
+    show(suite)
     kill(suite, QUICK_OPERATIONS if options.quick else OPERATIONS)
     measure(suite, QUICK_SAMPLES if options.quick else SAMPLES, judged=not options.quick)
 
@@ -61,7 +64,7 @@ def _node() -> list[str]:
         raise NotRunError("Node and npm")
     folder = cache_dir() / "schema-registry-node"
     folder.mkdir(exist_ok=True)
-    for name in ("package.json", "client.js"):
+    for name in ("package.json", "client.js", EXAMPLE):
         shutil.copy(CLIENTS / "node" / name, folder / name)
     if not (folder / "node_modules" / "@confluentinc").exists():
         _build("npm", "install", "--no-audit", "--no-fund", cwd=folder)
@@ -107,6 +110,19 @@ def judge(suite: Suite, name: str, command: Callable[[], list[str]]) -> None:
     for call, outcome in calls:
         suite.check(f"{name}: {call}", outcome == "ok", "" if outcome == "ok" else outcome)
     suite.check(f"{name}: all calls were made", done.returncode == 0 and len(calls) > 5, done.stderr[-300:])
+
+
+def show(suite: Suite) -> None:
+    """Run the example of the documentation."""
+    try:
+        (node, program, *_) = _node()
+    except NotRunError as missing:
+        suite.skip("the example of the documentation", f"needs {missing}")
+        return
+    with ottla.Broker(schema_registry=True) as broker:
+        words = [node, str(Path(program).with_name(EXAMPLE)), str(broker.schema_registry)]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=CLIENT_TIMEOUT_S, check=False)
+    suite.check("the example of the documentation", done.stdout == "3\n", done.stderr[-300:])
 
 
 # Kills
