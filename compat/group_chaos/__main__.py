@@ -31,6 +31,7 @@ SESSIONS = {"classic": 2, "consumer": 1}
 HEARD_S = 4.0
 BROKER = {
     "group.initial.rebalance.delay.ms": "500",
+    "ottla.hold.heartbeats": "true",
     "group.consumer.session.timeout.ms": str(SESSION_MS),
     "group.consumer.min.session.timeout.ms": str(SESSION_MS),
     "group.consumer.heartbeat.interval.ms": str(HEARTBEAT_MS),

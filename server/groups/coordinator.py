@@ -338,16 +338,21 @@ class GroupCoordinator(Coordinator[GroupShard]):
         return tuple(answers)
 
     def quiet(self, group_id: str, member_id: str) -> tuple[Bell, int] | None:
-        """Return the group's bell and the member's session time-out, if the member has nothing to do before the bell rings."""
+        """Return the group's bell and the time that is left of the member's session, if the member has nothing to do before the
+        bell rings."""
         shard = self.shard_for(group_id)
         group = shard.groups.get(group_id)
         member: Any = None if group is None or shard.state is not ShardState.ACTIVE else group.members.get(member_id)
         if group is None or member is None:
             return None
         if isinstance(group, ClassicGroup):
-            return (group.bell, member.session_timeout_ms) if group.state is ClassicState.STABLE else None
-        protocol = self._protocols[type(group)]
-        return (group.bell, protocol.session_timeout_ms(group, member)) if protocol.is_quiet(group, member) else None
+            is_quiet, session = group.state is ClassicState.STABLE, member.session
+        else:
+            is_quiet = self._protocols[type(group)].is_quiet(group, member)
+            session = group.sessions.get(member_id)
+        if not is_quiet or session is None or session.due_ms is None:
+            return None
+        return group.bell, session.due_ms - self._deadlines.elapsed_ms()
 
     def member_ids(self, shard: GroupShard, group_id: str) -> Collection[str]:
         """Return a live view of the group's member ids; empty if the group does not exist."""

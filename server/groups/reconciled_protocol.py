@@ -153,10 +153,8 @@ class ReconciledProtocol(Generic[Group]):
 
     def keep_alive(self, shard: GroupShard, group: Group, member: Any) -> None:
         """Restart the member's session, as it has sent something."""
-        self.timers.keep_alive(shard, group, member.member_id, self.session_timeout_ms(group, member))
-
-    def session_timeout_ms(self, group: Group, member: Any) -> int:
-        return int(self._settings.of_group(group.group_id)[f"{self.kind}.session.timeout.ms"])
+        timeout_ms = self._settings.of_group(group.group_id)[f"{self.kind}.session.timeout.ms"]
+        self.timers.keep_alive(shard, group, member.member_id, timeout_ms)
 
     def is_quiet(self, group: Group, member: Any) -> bool:
         """Whether the member has its part of the newest target, so that it has nothing to do before the group changes."""

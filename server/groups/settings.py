@@ -39,9 +39,10 @@ ENDED_AT_ONCE = 2_048
 MEMBERS_A_PIECE = 200
 # Wait after a target assignment that was too large before the next one, which takes as long; heartbeats continue.
 ASSIGN_AGAIN_MS = 10_000
-# Heartbeat interval of members that have not reached their target, where heartbeats are held. In larger groups it is longer: all
-# members together send UNSETTLED_HEARTBEATS_PER_S.
-UNSETTLED_MS = 50
+# Heartbeat interval of members that have not reached their target, where heartbeats are held. librdkafka waits no longer for a
+# response, and may have to join again without it. In larger groups it is longer: all members together send
+# UNSETTLED_HEARTBEATS_PER_S.
+UNSETTLED_MS = 200
 UNSETTLED_HEARTBEATS_PER_S = 500
 
 

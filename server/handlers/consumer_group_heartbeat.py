@@ -40,8 +40,10 @@ def handle(ctx: Context, request: Request) -> Any:
     if names and ctx.services.authorizer is not None:
         before = partial(check_topics, ctx, names)
     answer = CoordinatorCall(ctx, groups, body.group_id, work, _refused, before).run()
+    if groups.held is None:
+        return answer
     is_quiet = isinstance(answer, ConsumerGroupHeartbeatResponse) and not answer.assignment
-    return held(ctx, request, handle, answer, answer.heartbeat_interval_ms if is_quiet else 0)
+    return held(ctx, request, handle, answer, groups, answer.heartbeat_interval_ms if is_quiet else 0)
 
 
 def _refused(error: KafkaError) -> ConsumerGroupHeartbeatResponse:

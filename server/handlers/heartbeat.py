@@ -35,8 +35,10 @@ def handle(ctx: Context, request: Request) -> Any:
     # Its answer does not depend on records that a power loss could remove.
     work = partial(_beat, groups.coordinator, body)
     answer = CoordinatorCall(ctx, groups, body.group_id, work, _refused, settles=False).run()
+    if groups.held is None:
+        return answer
     is_quiet = isinstance(answer, HeartbeatResponse) and not answer.error_code
-    return held(ctx, request, handle, answer, inf if is_quiet else 0)
+    return held(ctx, request, handle, answer, groups, inf if is_quiet else 0)
 
 
 def _beat(coordinator: GroupCoordinator, body: HeartbeatRequest, shard: GroupShard) -> Steps[HeartbeatResponse]:

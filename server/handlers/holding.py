@@ -16,11 +16,13 @@ import trio
 
 from ...protocol.connection import Request
 from ..coordination.holds import TICK_MS, HeldResponse
+from ..groups.service import GroupService
 from ..network.dispatcher import Handler
 from ..services.context import Context
 
-PART = 0.8
-"""Part of the rhythm, and of the interval that the broker requests: some clients give a request no more time than that."""
+RHYTHM_PART = 0.8
+INTERVAL_MARGIN_MS = 200
+"""Time that is left of the interval that the broker requests: librdkafka waits no longer for a response."""
 SESSION_PART = 0.25
 HOLD_MS_MAX = 2_500
 """Clients may give every request little time."""
@@ -30,33 +32,27 @@ CLIENT_IDS = "aiokafka"
 """Start of the client ids of clients that do not name their software."""
 
 
-def held(ctx: Context, request: Request, handle: Handler, answer: Any, interval_ms: float) -> Any:
+def held(ctx: Context, request: Request, handle: Handler, answer: Any, groups: GroupService, interval_ms: float) -> Any:
     """Return the answer to a heartbeat; a held one if the group is quiet.
 
     Args:
         answer: Result of `handle`.
+        groups: The coordinator, which holds responses.
         interval_ms: Interval that a response without news requests; 0 for a response with news, which is not held.
     """
-    client, groups = ctx.client, ctx.services.coordinators.groups
-    if groups.held is None:
-        return answer
+    assert groups.held is not None
+    client, software = ctx.client, ctx.client.software
     last_s, now_s = client.heartbeat_s, trio.current_time()
     client.heartbeat_s = now_s
-    if last_s is None or not interval_ms or _waits(client.software, request.client_id):
+    is_known = request.client_id.startswith(CLIENT_IDS) if software is None and request.client_id else software
+    if last_s is None or not interval_ms or not is_known or (software and software[0] in WAITING):
         return answer
     found = groups.coordinator.quiet(request.body.group_id, request.body.member_id)
     if found is None:
         return answer
     bell, session_ms = found
-    rhythm_ms = min((now_s - last_s) * 1000, interval_ms)
-    hold_ms = min(PART * rhythm_ms, SESSION_PART * session_ms, HOLD_MS_MAX)
+    rhythm_ms = (now_s - last_s) * 1000
+    hold_ms = min(RHYTHM_PART * rhythm_ms, interval_ms - INTERVAL_MARGIN_MS, SESSION_PART * session_ms, HOLD_MS_MAX)
     if hold_ms < HOLD_MS_MIN:
         return answer
     return HeldResponse(answer, groups.held, bell, hold_ms, partial(handle, ctx, request))
-
-
-def _waits(software: tuple[str, str] | None, client_id: str | None) -> bool:
-    """Whether the client might send nothing else before it has the response."""
-    if software is None:
-        return client_id is None or not client_id.startswith(CLIENT_IDS)
-    return software[0] in WAITING

@@ -58,13 +58,15 @@ def handle(ctx: Context, request: Request) -> Any:
     before = None if body.topology is None else partial(_check_topics, ctx, body.topology)
     work = partial(_heartbeat, groups.coordinator, body, caller, ctx.services.clock.now_ms)
     answer = CoordinatorCall(ctx, groups, body.group_id, work, _refused, before, partial(_make_response, ctx)).run()
+    if groups.held is None:
+        return answer
     is_quiet = (
         isinstance(answer, StreamsGroupHeartbeatResponse)
         and answer.active_tasks is None
         and answer.partitions_by_user_endpoint is None
         and not answer.status
     )
-    return held(ctx, request, handle, answer, answer.heartbeat_interval_ms if is_quiet else 0)
+    return held(ctx, request, handle, answer, groups, answer.heartbeat_interval_ms if is_quiet else 0)
 
 
 def _heartbeat(

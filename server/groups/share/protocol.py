@@ -100,7 +100,7 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
     def is_quiet(self, group: ShareGroup, member: ShareMember) -> bool:
         """See `ReconciledProtocol.is_quiet`. Partitions are assigned once their states have been initialized."""
         is_initializing = group.states is not None and bool(group.states.initializing)
-        return not is_initializing and not group.has_unassigned_states and super().is_quiet(group, member)
+        return not is_initializing and super().is_quiet(group, member) and not group.has_unassigned_states
 
     # Heartbeats
 
@@ -190,7 +190,9 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
         self._after(shard, transition, now_ms, elapsed_ms)
         member = transition.member
         told = None
-        if epoch == 0 or request.subscribed_topic_names is not None or member.assigned != old.assigned:
+        has_missed_answer = self._settings.ottla_hold_heartbeats and epoch < old.epoch  # as in consumer groups
+        has_asked = epoch == 0 or request.subscribed_topic_names is not None
+        if has_asked or has_missed_answer or member.assigned != old.assigned:
             told = Assignment(topic_partitions=rows_of(TopicPartitions, member.assigned))
         return ShareGroupHeartbeatResponse(
             member_id=member_id,

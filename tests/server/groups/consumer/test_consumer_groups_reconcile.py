@@ -245,3 +245,18 @@ def test_the_vote_for_an_assignor_of_another_broker_does_not_count() -> None:
     groups.enter("b")
     assert groups.given(groups.beat("a", 2, owns={"orders": [0, 1]})) == {"orders": {0}}
     assert groups.described().assignor_name == "uniform"
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+def test_a_member_that_missed_an_answer_gets_its_partitions_again_where_heartbeats_are_held(is_held: bool) -> None:
+    groups = ConsumerGroups(orders=2, settings={"ottla_hold_heartbeats": is_held})
+    epoch = groups.enter("a").member_epoch
+    groups.enter("b")
+    left = groups.given(groups.beat("a", epoch))
+    assert left is not None
+    assert len(left["orders"]) == 1
+    assert groups.given(groups.beat("a", epoch)) == (left if is_held else None)
+    acknowledged = groups.beat("a", epoch, owns=left)
+    assert (acknowledged.member_epoch, groups.given(acknowledged)) == (epoch + 1, None)
+    assert groups.given(groups.beat("a", epoch, owns=left)) == (left if is_held else None)
+    assert groups.given(groups.beat("a", epoch + 1)) is None
