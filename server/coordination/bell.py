@@ -17,8 +17,7 @@ class Bell(dict[Listener, None]):
 
     def ring(self) -> None:
         """Notify all listeners, and forget them."""
-        if self:
-            listeners = list(self)
-            self.clear()
-            for listener in listeners:
-                listener.ring()
+        listeners = list(self)
+        self.clear()
+        for listener in listeners:
+            listener.ring()

@@ -120,4 +120,5 @@ def target_metadata(
     """Set the epoch and time of a group's target assignment from its record."""
     group.assignment_epoch = -1 if value is None else value.assignment_epoch
     group.assignment_ms = 0 if value is None else value.assignment_timestamp
-    group.bell.ring()
+    if group.bell:
+        group.bell.ring()

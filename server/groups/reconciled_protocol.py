@@ -157,8 +157,9 @@ class ReconciledProtocol(Generic[Group]):
         self.timers.keep_alive(shard, group, member.member_id, timeout_ms)
 
     def is_quiet(self, group: Group, member: Any) -> bool:
-        """Whether the member has its part of the newest target, so that it has nothing to do before the group changes."""
-        return group.is_at_rest(member.epoch, self._changes.count, self._elapsed_ms())
+        """Whether the member has its part of the newest target, so that it has nothing to do before the group changes. Called
+        after its heartbeat, which looks up the topics if they have changed."""
+        raise NotImplementedError
 
     def heartbeat_interval_ms(self, group: Group, member: Any) -> int:
         """Return the interval in which the member must send heartbeats: short where heartbeats are held and the member is not

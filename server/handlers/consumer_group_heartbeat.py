@@ -42,8 +42,12 @@ def handle(ctx: Context, request: Request) -> Any:
     answer = CoordinatorCall(ctx, groups, body.group_id, work, _refused, before).run()
     if groups.held is None:
         return answer
-    is_quiet = isinstance(answer, ConsumerGroupHeartbeatResponse) and not answer.assignment
-    return held(ctx, request, handle, answer, groups, answer.heartbeat_interval_ms if is_quiet else 0)
+    has_no_news = (
+        isinstance(answer, ConsumerGroupHeartbeatResponse)
+        and answer.member_epoch == body.member_epoch
+        and answer.assignment is None
+    )
+    return held(ctx, request, handle, answer, groups, answer.heartbeat_interval_ms if has_no_news else 0)
 
 
 def _refused(error: KafkaError) -> ConsumerGroupHeartbeatResponse:

@@ -37,8 +37,8 @@ def handle(ctx: Context, request: Request) -> Any:
     answer = CoordinatorCall(ctx, groups, body.group_id, work, _refused, settles=False).run()
     if groups.held is None:
         return answer
-    is_quiet = isinstance(answer, HeartbeatResponse) and not answer.error_code
-    return held(ctx, request, handle, answer, groups, inf if is_quiet else 0)
+    has_no_news = isinstance(answer, HeartbeatResponse) and not answer.error_code
+    return held(ctx, request, handle, answer, groups, inf if has_no_news else 0)
 
 
 def _beat(coordinator: GroupCoordinator, body: HeartbeatRequest, shard: GroupShard) -> Steps[HeartbeatResponse]:

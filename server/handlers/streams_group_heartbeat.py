@@ -60,13 +60,14 @@ def handle(ctx: Context, request: Request) -> Any:
     answer = CoordinatorCall(ctx, groups, body.group_id, work, _refused, before, partial(_make_response, ctx)).run()
     if groups.held is None:
         return answer
-    is_quiet = (
+    has_no_news = (
         isinstance(answer, StreamsGroupHeartbeatResponse)
+        and answer.member_epoch == body.member_epoch
         and answer.active_tasks is None
         and answer.partitions_by_user_endpoint is None
         and not answer.status
     )
-    return held(ctx, request, handle, answer, groups, answer.heartbeat_interval_ms if is_quiet else 0)
+    return held(ctx, request, handle, answer, groups, answer.heartbeat_interval_ms if has_no_news else 0)
 
 
 def _heartbeat(

@@ -440,8 +440,7 @@ class Connection:
 
     def _defer(self, request: Request, deferred: Deferred) -> bool:
         """Begin the wait of a response. Return False if the client has sent more, or the connection could not notice that."""
-        frames = self._frames
-        if not (frames.is_last and frames.is_drained and self._shares.ready.watch(self._transport.fileno(), self)):
+        if self._frames.has_more() or not self._shares.ready.watch(self._transport.fileno(), self):
             return False
         self._deferred = request, deferred
         deferred.begin(self._send_deferred)
@@ -588,7 +587,7 @@ class Connection:
         self._on_more = call
         if call is not None:
             self._shares.ready.watch(self._transport.fileno(), self)
-            if not (self._frames.is_last and self._frames.is_drained):
+            if self._frames.has_more():
                 call()
 
     @property

@@ -203,6 +203,12 @@ class FrameReader:
         self.is_last = self._start == self._end
         return self._view[start + 4 : start + size + 4]
 
+    def has_more(self) -> bool:
+        """Return whether anything has been received after the frame given last, or the client has closed its side."""
+        if self.is_last and not self.is_drained and not self._transport.has_unread():
+            self.is_drained = True
+        return not (self.is_last and self.is_drained)
+
     def limit(self, max_frame_bytes: int | None = None, limited_by: str = "socket.request.max.bytes") -> None:
         """Refuse frames of more than these bytes from the next one on, for the reason given; None restores the default."""
         most_bytes = self._request_max_bytes

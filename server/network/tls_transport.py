@@ -127,6 +127,10 @@ class TlsTransport(PlainTransport):
         self.is_emptied = received is None and len(data) < room_bytes
         return received
 
+    def has_unread(self) -> bool:
+        """See `PlainTransport.has_unread`."""
+        return bool(self._tls.pending() or self._incoming.pending) or super().has_unread()
+
     def _decrypt(self, buffer: memoryview) -> int | None:
         received: int | None = None
         try:

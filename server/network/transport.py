@@ -86,6 +86,15 @@ class PlainTransport:
         poll.register(self._sock, POLLRDHUP)
         return bool(poll.poll(0))
 
+    def has_unread(self) -> bool:
+        """Return whether bytes have arrived that `receive_now` has not returned, or the peer has closed its side; also True
+        after `close`."""
+        if self._sock.fileno() < 0:
+            return True
+        poll = select.poll()
+        poll.register(self._sock, select.POLLIN)
+        return bool(poll.poll(0))
+
     async def readable(self) -> None:
         """Wait until `receive_now` has a result.
 

@@ -305,7 +305,7 @@ def transaction(number: int, what_counts: str) -> Conversation:
     yield EndTxnRequest(transactional_id=name, committed=True, **of_producer)
 
 
-STAYS_MOST = 65
+STAYS_MOST = 60
 """Calls that a heartbeat with nothing new may take."""
 
 
@@ -313,9 +313,9 @@ def rows() -> list[Row]:
     of_kinds = [
         row
         for api, kind, first_most, second_most in (
-            ("ConsumerGroupHeartbeat", CONSUMER, 245, 240),
-            ("ShareGroupHeartbeat", SHARE, 355, 225),
-            ("StreamsGroupHeartbeat", STREAMS, 280, 240),
+            ("ConsumerGroupHeartbeat", CONSUMER, 230, 230),
+            ("ShareGroupHeartbeat", SHARE, 355, 210),
+            ("StreamsGroupHeartbeat", STREAMS, 250, 210),
         )
         for row in (
             Row(f"{api}, nothing new", lambda number, kind=kind: stays(kind, number), STAYS_MOST),  # type: ignore[misc]

@@ -103,7 +103,8 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
 
     def is_quiet(self, group: ConsumerGroup, member: ConsumerMember) -> bool:
         """See `ReconciledProtocol.is_quiet`."""
-        return member.state is ConsumerMemberState.STABLE and super().is_quiet(group, member)
+        is_stable = member.state is ConsumerMemberState.STABLE
+        return is_stable and group.epoch <= group.assignment_epoch == member.epoch
 
     def _await_revocation(self, shard: GroupShard, group: ConsumerGroup, member: ConsumerMember) -> None:
         self.timers.unlimit(group, member.member_id)
@@ -260,7 +261,8 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
             and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
             and request.topic_partitions is not None
         )
-        kept = consumer_group(request.group_id, shard.groups.get(request.group_id))
+        kept = shard.groups[request.group_id]
+        assert isinstance(kept, ConsumerGroup)
         must_tell = request.member_epoch == 0 or is_full or member.assigned != old.assigned
         if self._settings.ottla_hold_heartbeats and not must_tell:
             # Intervals are short, and librdkafka drops an answer that comes after the next heartbeat is due.

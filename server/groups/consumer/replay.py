@@ -29,7 +29,8 @@ from .records import owned_of
 def _group_epoch(group: ConsumerGroup, key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue) -> None:
     group.epoch = value.epoch
     group.metadata_hash = value.metadata_hash
-    group.bell.ring()
+    if group.bell:
+        group.bell.ring()
 
 
 def _old_metadata(group: ConsumerGroup, key: ConsumerGroupPartitionMetadataKey, value: object) -> None:

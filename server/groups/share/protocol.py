@@ -100,7 +100,7 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
     def is_quiet(self, group: ShareGroup, member: ShareMember) -> bool:
         """See `ReconciledProtocol.is_quiet`. Partitions are assigned once their states have been initialized."""
         is_initializing = group.states is not None and bool(group.states.initializing)
-        return not is_initializing and super().is_quiet(group, member) and not group.has_unassigned_states
+        return not is_initializing and group.epoch <= group.assignment_epoch == member.epoch
 
     # Heartbeats
 

@@ -19,7 +19,8 @@ from .states import StateTable, TopicStates
 def _group_epoch(group: ShareGroup, key: log.ShareGroupMetadataKey, value: log.ShareGroupMetadataValue) -> None:
     group.epoch = value.epoch
     group.metadata_hash = value.metadata_hash
-    group.bell.ring()
+    if group.bell:
+        group.bell.ring()
 
 
 def _member(

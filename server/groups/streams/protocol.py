@@ -84,7 +84,8 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
 
     def is_quiet(self, group: StreamsGroup, member: StreamsMember) -> bool:
         """See `ReconciledProtocol.is_quiet`."""
-        return member.state is StreamsMemberState.STABLE and super().is_quiet(group, member)
+        is_stable = member.state is StreamsMemberState.STABLE
+        return is_stable and group.epoch <= group.assignment_epoch == member.epoch
 
     # Heartbeats
 
@@ -193,7 +194,8 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         # The only member of a group may be replaced, which leaves the group empty for a moment.
         shutdown_by = group.shutdown_by
         self.write(shard, transition.changes, now_ms)
-        kept = streams_group(group.group_id, shard.groups.get(group.group_id))
+        kept = shard.groups[group.group_id]
+        assert isinstance(kept, StreamsGroup)
         if isinstance(known, ClassicGroup):
             self._close_classic(known, now_ms)
         may_warm_up = options["streams.num.warmup.replicas"] > 0

@@ -39,7 +39,8 @@ def _group_epoch(group: StreamsGroup, _: StreamsGroupMetadataKey, value: Streams
     group.described = DescriptionEpochs(
         value.stored_description_topology_epoch, value.failed_description_topology_epoch
     )
-    group.bell.ring()
+    if group.bell:
+        group.bell.ring()
 
 
 def _topology(group: StreamsGroup, _: StreamsGroupTopologyKey, value: StreamsGroupTopologyValue | None) -> None:

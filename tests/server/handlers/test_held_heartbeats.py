@@ -304,6 +304,22 @@ def test_a_member_of_the_consumer_protocol_learns_at_once_of_its_new_target(join
     assert one.heard().assignment.topic_partitions == (both,)
 
 
+def test_a_new_epoch_is_not_held(joined: Callable[..., Member]) -> None:
+    """Without it, the member's commits would be refused."""
+    one, two = joined(), joined()
+    one.member_id, two.member_id = "one", "two"
+    joining = {"rebalance_timeout_ms": VERY_LONG_MS, "topic_partitions": ()}
+    one.send_beat(subscribed_topic_names=("t",), **joining)
+    one.heard()
+    two.send_beat(subscribed_topic_names=("other",), **joining)
+    two.heard()
+    one.let_time_pass()
+    one.send_beat()
+    before, answer = one.epoch, one.heard()
+    assert (answer.member_epoch, answer.assignment) == (before + 1, None)
+    one.hold(one.send_beat)
+
+
 def partitions_of(answer: Any) -> list[int]:
     """Return the partitions in the answer to a heartbeat of a share group."""
     told = answer.assignment

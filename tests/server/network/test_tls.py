@@ -6,6 +6,7 @@ import logging
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 import trio
 
 import ottla
+from ottla.protocol.connection import encode_request
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -29,8 +31,8 @@ from ottla.server.security.principal import ANONYMOUS, Principal
 from ottla.storage.disk.files import FileSlice
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.topics.options import ConfigError
-from support.broker.conversation import address, create_topic, fetch, produce, records_of
-from support.broker.raw_client import RawClient
+from support.broker.conversation import address, create_topic, fetch, fetch_request, produce, records_of
+from support.broker.raw_client import RawClient, api_of
 from support.security.certificates import (
     alice,
     authority,
@@ -78,6 +80,20 @@ def test_records_are_sent_and_received(version: ssl.TLSVersion, size_bytes: int,
         assert records_of(fetch(client, "t", 0)) == [
             (offset, key.encode(), key.encode() * size_bytes) for offset, key in enumerate("ab")
         ]
+
+
+@pytest.mark.parametrize("records", [1, 2])
+def test_a_fetch_waits_for_records(records: int, tmp_path: Path) -> None:
+    """Its client has sent nothing else, even if the size and the rest of the request are two TLS records."""
+    with secured() as broker, connected(broker, client_security(tmp_path)) as client:
+        create_topic(client, "t")
+        request = fetch_request("t", 0, max_wait_ms=300)
+        frame = encode_request(api_of(request), 12, 1, "c", request)
+        begun_s = time.monotonic()
+        for piece in (frame,) if records == 1 else (frame[:4], frame[4:]):
+            client.send_bytes(piece)
+        client.receive_frame()
+        assert time.monotonic() - begun_s > 0.29
 
 
 def test_a_client_certificate_gives_the_principal_if_requested(tmp_path: Path) -> None:
