@@ -167,7 +167,7 @@ def test_an_unknown_producer_config_is_one_line(tmp_path: Path, capfd: pytest.Ca
     assert line.startswith("ottla-spark: --producer-config: ") and "zork" in line
 
 
-@pytest.mark.parametrize("option", ["acks=1", "message.timeout.ms=300000", "enable.idempotence=false"])
+@pytest.mark.parametrize("option", ["acks=1", "message.timeout.ms=900000", "enable.idempotence=false"])
 def test_an_option_that_a_transaction_cannot_have_is_reported_before_the_topic_is_created(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, broker: ottla.Broker, option: str
 ) -> None:

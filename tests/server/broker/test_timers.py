@@ -208,7 +208,6 @@ HANDED_ON = {
     "coordination/service.py ensure_topic": "tests of GroupService: a disk that refused the topic",
     "groups/coordinator.py quiet": "the rest of a session that a heartbeat has just restarted",
     "groups/reconciled_protocol.py __init__": "",
-    "groups/coordinator.py quiet": "tests of held heartbeats: a session that ends",
     "groups/consumer/protocol.py unchanged": "as `heartbeat`",
     "groups/share/protocol.py unchanged": "as `heartbeat`",
     "groups/streams/protocol.py unchanged": "as `heartbeat`",

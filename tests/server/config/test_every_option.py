@@ -55,10 +55,7 @@ IN_PIECES = {
             "streams.acceptable.recovery.lag",
         )
     },
-    **{
-        f"group.{kind}.session.timeout.ms": f'session_timeout = "{kind}.session.timeout.ms"'
-        for kind in ("consumer", "share", "streams")
-    },
+    **{f"group.{kind}.session.timeout.ms": ".session.timeout.ms" for kind in ("consumer", "share", "streams")},
     **{
         name: "sasl.oauthbearer.jwks.endpoint"
         for name in ACTED_ON

@@ -105,7 +105,7 @@ def test_aliases_count_as_steps_of_a_comparison() -> None:
     assert find_incompatibilities("BACKWARD", parsed("AVRO", readers), [parsed("AVRO", writers)]) == expected
 
 
-def test_of_a_long_path_the_end_is_shown() -> None:
+def test_the_end_of_a_long_path_is_shown() -> None:
     path: Any = None
     for index in range(100_000):
         path = (path, f"/{index}")

@@ -370,7 +370,9 @@ def nested(levels: int) -> Any:
         ({"id": [1] * 1_000}, 422),
     ],
 )
-def test_what_comes_with_a_schema_is_bounded(fields: Any, code: int | None, registry: RegistryCalls) -> None:
+def test_references_metadata_and_rules_of_a_schema_are_bounded(
+    fields: Any, code: int | None, registry: RegistryCalls
+) -> None:
     status, answer = registry.ask("POST", "/subjects/s/versions", body('"int"') | fields)
     assert (status, answer.get("error_code")) == (200 if code is None else 422, code)
 
