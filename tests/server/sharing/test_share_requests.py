@@ -483,6 +483,8 @@ def test_a_client_that_found_no_room_for_its_session_is_answered_when_another_se
         with queue.member("a") as a:
             a.fetch()
             b.client.send(b.request((0,), max_wait_ms=600_000))
+            (sessions,) = queue.broker.inner.services.coordinators.share_leaders.sessions.values()
+            assert eventually(queue.broker, lambda: bool(sessions._waiting)), "it comes before the other leaves"
         assert b.client.receive().error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
         assert b.whole().error_code == 0
 
