@@ -32,7 +32,7 @@ def test_figures_do_not_rise(folder: str) -> None:
         ("storage/a/b.py", 'raise ValueError(f"there is no {x}")', {"messages: storage": 1}),
         ("storage/a/b.py", 'log.info("nobody waits for %s", x)', {"messages: storage": 1}),
         ("docs/a.md", "Whoever asks.\n```sh\nnobody\n```\n", {"texts: docs": 1}),
-        ("server/page/a.html", "<p>None, too.</p>", {"page: server": 1}),
+        ("server/page/a.html", "<p>None, too.</p>", {"page: server/page": 1}),
         (
             "tests/a.py",
             "def test_nobody_is_told(): ...\nasync def test_what_is_read(): ...",

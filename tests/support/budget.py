@@ -50,7 +50,6 @@ EXPENSIVE = {
         "tests/server/handlers/test_handlers_in_turns.py::test_describing_log_dirs_frees_nothing_for_missing_partitions",
         "tests/server/handlers/test_handlers_in_turns.py::test_the_longest_slice_of_a_handler_does_not_grow_with_its_request",
     ),
-    "reads every text of the project": ("tests/test_plain_words.py::test_figures_do_not_rise",),
     "is as large as a limit": (
         "tests/pipeline/test_many_segments.py::test_a_log_of_many_segments_is_compacted_verified_and_snapshotted",
         "tests/server/broker/test_extremes.py::test_every_number_of_a_topic_works_at_its_options_limits",

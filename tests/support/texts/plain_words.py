@@ -28,6 +28,8 @@ OPENING = re.compile(r"(Of|Those|As|Who|Whom|Whose|What|Whoever|They|It|All of i
 COMMENT = re.compile(r"(?:^|\s)# .*")
 WITH_SUBJECT = ("docstrings", "test names")
 MESSAGE_CALLS = ("debug", "info", "warning", "error", "exception", "critical")
+DEPTHS = {"server": 2, "tests": 3}
+"""Levels of a path that make a folder of the table, if more than one: reading all of `tests` at once takes seconds."""
 MADE_FROM_CODE = {
     f"docs/{name}.md" for name in ("python-api", "commands", "configuration", "metrics", "options-without-effect")
 }
@@ -37,14 +39,13 @@ def count(names: Iterable[str], root: Path = ROOT) -> dict[str, int]:
     """Kind of text and folder -> how many banned words, or openings, are in these files."""
     found: Counter[str] = Counter()
     for name in names:
-        path, text = Path(name), (root / name).read_text()
+        path, text, folder = Path(name), (root / name).read_text(), _folder(name)
         if path.suffix == ".md":
             kind = "pages made from code" if name in MADE_FROM_CODE else "texts"
-            found[f"{kind}: {path.parts[0]}"] += len(BANNED.findall(_prose(text)))
+            found[f"{kind}: {folder}"] += len(BANNED.findall(_prose(text)))
         elif path.suffix == ".html":
-            found[f"page: {path.parts[0]}"] += len(BANNED.findall(text))
+            found[f"page: {folder}"] += len(BANNED.findall(text))
         else:
-            folder = "/".join(path.parts[: 2 if path.parts[0] == "server" and len(path.parts) > 2 else 1])
             for kind, said in _said(text):
                 found[f"{kind}: {folder}"] += len(BANNED.findall(said))
                 found[f"openings: {folder}"] += kind in WITH_SUBJECT and bool(OPENING.match(said))
@@ -52,15 +53,20 @@ def count(names: Iterable[str], root: Path = ROOT) -> dict[str, int]:
 
 
 def files() -> dict[str, list[str]]:
-    """The project's texts by the first folder of their path, or their own name."""
+    """The project's texts by their folder (`DEPTHS`), or by their own name."""
     listed = subprocess.run(
         ["git", "ls-files", "*.py", "*.md", "*.html"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     found: dict[str, list[str]] = {}
     for name in listed.stdout.split():
         if not name.startswith("typings/") and ROOT / name != Path(__file__):
-            found.setdefault(name.partition("/")[0], []).append(name)
+            found.setdefault(_folder(name), []).append(name)
     return found
+
+
+def _folder(name: str) -> str:
+    first, *rest = Path(name).parts
+    return "/".join((first, *rest[:-1][: DEPTHS.get(first, 1) - 1]))
 
 
 def _prose(text: str) -> str:
