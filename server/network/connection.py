@@ -417,10 +417,10 @@ class Connection:
             self._leave(frame, self._load, request)
             return None
         answer = handle(self._context, request)
-        if isinstance(answer, (CoroutineType, Deferred)):
-            if isinstance(answer, CoroutineType):
-                self._leave(frame, self._complete, request, answer)
-                return None
+        if isinstance(answer, CoroutineType):
+            self._leave(frame, self._complete, request, answer)
+            return None
+        if isinstance(answer, Deferred):
             if self._defer(request, answer):
                 return []
             answer = answer.response
