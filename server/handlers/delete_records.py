@@ -13,8 +13,6 @@ Behaviour
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.delete_records import (
@@ -40,30 +38,39 @@ HIGH_WATERMARK = -1
 async def handle(ctx: Context, request: Request) -> DeleteRecordsResponse:
     body: DeleteRecordsRequest = request.body
     time_slice = TimeSlice()
-    moved: dict[TopicPartition, int] = {}
-    refused: dict[TopicPartition, ErrorCode] = {}
-    data_dirs: dict[str, list[TopicPartition]] = {}
+    # An entry for each partition of the request, in its order. Nothing in them has to be freed, which takes long for many.
+    low_watermarks: list[int] = []
+    codes: list[ErrorCode] = []
+    data_dirs: dict[str, list[int]] = {}
     async for topic in time_slice.each(body.topics):
         async for wanted in time_slice.each(topic.partitions):
-            each = TopicPartition(topic.name, wanted.partition_index)
             try:
-                log = _move(ctx, each, wanted.offset)
+                log = _move(ctx, TopicPartition(topic.name, wanted.partition_index), wanted.offset)
             except KafkaError as error:
-                refused[each] = error.code
+                low_watermarks.append(-1)
+                codes.append(error.code)
             else:
-                moved[each] = log.log_start_offset
-                data_dirs.setdefault(data_dir_of(log), []).append(each)
-    for data_dir, partitions in data_dirs.items():
+                data_dirs.setdefault(data_dir_of(log), []).append(len(codes))
+                low_watermarks.append(log.log_start_offset)
+                codes.append(ErrorCode.NONE)
+    for data_dir, places in data_dirs.items():
         try:
             await on_disk(Work.CHECKPOINT, data_dir, ctx.services.logs.save_log_starts, data_dir)
         except KafkaError as error:
-            refused |= dict.fromkeys(partitions, error.code)
+            for place in places:
+                low_watermarks[place], codes[place] = -1, error.code
     time_slice.begin()
+    outcomes = zip(low_watermarks, codes, strict=True)
     results = []
     async for topic in time_slice.each(body.topics):
         rows = []
         async for wanted in time_slice.each(topic.partitions):
-            rows.append(_result(TopicPartition(topic.name, wanted.partition_index), moved, refused))
+            low_watermark, code = next(outcomes)
+            rows.append(
+                DeleteRecordsPartitionResult(
+                    partition_index=wanted.partition_index, low_watermark=low_watermark, error_code=code
+                )
+            )
         results.append(DeleteRecordsTopicResult(name=topic.name, partitions=as_array(rows)))
     return DeleteRecordsResponse(throttle_time_ms=0, topics=as_array(results))
 
@@ -86,14 +93,3 @@ def _move(ctx: Context, topic_partition: TopicPartition, wanted: int) -> Log:
     log.advance_log_start(offset)
     ctx.services.waits.changed(topic_partition)
     return log
-
-
-def _result(
-    topic_partition: TopicPartition, moved: Mapping[TopicPartition, int], refused: Mapping[TopicPartition, ErrorCode]
-) -> DeleteRecordsPartitionResult:
-    code = refused.get(topic_partition, ErrorCode.NONE)
-    return DeleteRecordsPartitionResult(
-        partition_index=topic_partition.partition,
-        low_watermark=moved[topic_partition] if code is ErrorCode.NONE else -1,
-        error_code=code,
-    )
