@@ -37,8 +37,10 @@ async def handle(ctx: Context, request: Request) -> DescribeUserScramCredentials
     users = ctx.services.scram_changes.users
     named: dict[str, bool] = {}
     time_slice = TimeSlice()
-    async for user in time_slice.each([each.name for each in body.users or ()] or list(users.names())):
-        named[user] = user in named
+    async for each in time_slice.each(body.users or ()):
+        named[each.name] = each.name in named
+    if not body.users:
+        named = dict.fromkeys(users.names(), False)
 
     def described(user: str) -> DescribeUserScramCredentialsResult:
         if named[user]:
@@ -63,6 +65,7 @@ async def handle(ctx: Context, request: Request) -> DescribeUserScramCredentials
         )
 
     results = await time_slice.map(described, named)
+    await time_slice.empty(named)
     return DescribeUserScramCredentialsResponse(error_message=None, results=tuple(results))
 
 

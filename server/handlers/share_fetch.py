@@ -137,6 +137,7 @@ async def _session(ctx: Context, body: ShareFetchRequest, whose: SessionKey) -> 
         has_acknowledgements=has_acknowledgements,
     )
     session = await run_cooperatively(fetching, time_slice)
+    await time_slice.empty(forgotten)
     if body.share_session_epoch == FULL_EPOCH:
         # The previous session may have ended during that: a request with thousands of partitions takes many time slices.
         await shares.released(node_id, whose)
