@@ -19,7 +19,7 @@ from ...protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsResponsePartition,
     AlterShareGroupOffsetsResponseTopic,
 )
-from ...protocol.wire import ZERO_UUID
+from ...protocol.wire import ZERO_UUID, as_array
 from ..groups.share.states import Refusals
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
@@ -51,8 +51,8 @@ async def handle(ctx: Context, request: Request) -> AlterShareGroupOffsetsRespon
             chain(map(topics.__getitem__, refused), taken)
         ):  # Apache Kafka lists the refused ones first.
             answers.append(await _topic_response(ctx, topic, offsets, refused, refusals))
-        await ctx.time_slice.empty(topics)
-        return AlterShareGroupOffsetsResponse(responses=tuple(answers))
+        await ctx.time_slice.empty(topics, refused, offsets)
+        return AlterShareGroupOffsetsResponse(responses=as_array(answers))
     except KafkaError as error:
         is_off = error.code is ErrorCode.UNSUPPORTED_VERSION
         message = SHARE_GROUPS_ARE_OFF if is_off else error.message or None
