@@ -319,6 +319,9 @@ def plain_compose(suite: Suite, box: Container) -> None:
     suite.equal("compose.yaml: from the host", ["0 localhost:9092"], box.client("told", ADDRESS))
     suite.equal("compose.yaml: from another container", ["0 ottla:29092"], box.client("told", "ottla:29092"))
     suite.equal("compose.yaml: records", 10, box.client("round", ADDRESS)["read"])
+    for place, host in (("the host", "localhost"), ("another container", "ottla")):
+        found = box.client("schemas", f"http://{host}:8081", "registry-secret")
+        suite.equal(f"compose.yaml: schemas, from {place}", ["orders-value"], found)
 
 
 def secure_compose(suite: Suite, box: Container) -> None:

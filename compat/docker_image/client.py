@@ -4,6 +4,7 @@
     write HOST:PORT TOPIC COUNT     appends records
     read HOST:PORT TOPIC            the number of records
     told HOST:PORT                  the addresses of all nodes
+    schemas URL PASSWORD            registers a schema; the subjects of the registry
 
 Pairs of ports are forwarded, the first to the second, as an engine publishes them. KAFKA_CLIENT has more properties, as JSON.
 """
@@ -18,6 +19,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 from ..support.clients.steps import read_partitions
 
@@ -31,6 +33,12 @@ def properties(bootstrap: str) -> dict[str, Any]:
 def told(bootstrap: str) -> list[str]:
     metadata = AdminClient(properties(bootstrap)).list_topics(timeout=WAIT_S)
     return sorted(f"{each.id} {each.host}:{each.port}" for each in metadata.brokers.values())
+
+
+def schemas(url: str, password: str) -> list[str]:
+    client = SchemaRegistryClient({"url": url, "basic.auth.user.info": f"any:{password}"})
+    client.register_schema("orders-value", Schema('"string"', "AVRO"))
+    return list(client.get_subjects())
 
 
 def write(bootstrap: str, topic: str, count: str) -> int:
@@ -77,7 +85,13 @@ def main(action: str, bootstrap: str, *words: str) -> None:
     arguments = [word for word in words if ":" not in word]
     for pair in set(words) - set(arguments):
         forward(pair)
-    actions: dict[str, Callable[..., Any]] = {"told": told, "write": write, "read": read, "round": whole_round}
+    actions: dict[str, Callable[..., Any]] = {
+        "told": told,
+        "write": write,
+        "read": read,
+        "round": whole_round,
+        "schemas": schemas,
+    }
     found = actions[action](bootstrap, *arguments)
     print(json.dumps(found), flush=True)
     os._exit(0)  # librdkafka's threads and ours have nothing to end

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, NamedTuple
 
 from ...protocol.batch_builder import build_batch
 from ...protocol.errors import CorruptRecordError, KafkaError
@@ -16,6 +16,8 @@ from ..client.values import murmur2, partition_of_hash
 from ..partitions.large_appends import append_later
 from ..partitions.reading import read_part
 from ..partitions.topics import NO_LEADER
+from ..registry.decoding.frames import Decoded, Frame, frame_of
+from ..registry.records import SCHEMAS_TOPIC
 from ..runtime.errors import ControlError, Kind, check_number, refusal
 from ..runtime.threads import Work, in_thread, in_worker
 from .operation import INT64_MAX, Encoding, Length, Name, PartitionId, Range, TopicName, decoded, encoded, operation
@@ -54,6 +56,10 @@ class RecordState:
     """Null for a tombstone."""
     value_encoding: Encoding
     value_bytes: int
+    key_decoded: Decoded | None
+    """The key as JSON, if its bytes name a schema of the schema registry."""
+    value_decoded: Decoded | None
+    """The value as JSON, if its bytes name a schema of the schema registry."""
     headers: tuple[HeaderState, ...]
     marker: str | None
     """`COMMIT` or `ABORT` for the marker that ends a transaction of `producer_id`; `CONTROL` for other control records."""
@@ -107,7 +113,7 @@ async def read_records(
     (log,) = logs_of(broker, topic, [partition])
     end = log.log_end_offset
     at = max(log.log_start_offset, end - count if offset is None else offset)
-    records: list[RecordState] = []
+    records: list[_Read] = []
     size_bytes = 0
     while at < end and len(records) < count and size_bytes < READ_BYTES_MAX:
         try:
@@ -129,15 +135,41 @@ async def read_records(
                 raise ControlError(Kind.FAILED, f"{log.topic_partition}: {error}") from error
             size_bytes += max(len(part), told_bytes)
             records += found
-    return RecordList(topic, partition, tuple(records), at, log.log_start_offset, end)
+    shown = await _decoded(broker, topic, records)
+    return RecordList(topic, partition, shown, at, log.log_start_offset, end)
 
 
-def _records(part: FileSlice, at: int, count: int, max_bytes: int) -> tuple[list[RecordState], int, int]:
+class _Read(NamedTuple):
+    """A record, and the schemas that its key and its value name."""
+
+    state: RecordState
+    key: Frame | None
+    value: Frame | None
+
+
+async def _decoded(broker: Broker, topic: str, records: list[_Read]) -> tuple[RecordState, ...]:
+    """Return records with what their schemas make of them, if the cluster has schemas."""
+    if broker.services.topics.get(SCHEMAS_TOPIC) is not None and any(each.key or each.value for each in records):
+        decode_frames = await in_worker(_decoding, None)
+        found = await decode_frames(broker, topic, [(each.key, each.value) for each in records])
+        pairs = zip(records, found, strict=True)
+        return tuple(replace(each.state, key_decoded=key, value_decoded=value) for each, (key, value) in pairs)
+    return tuple(each.state for each in records)
+
+
+def _decoding(_: None) -> Callable[..., Awaitable[list[tuple[Decoded | None, Decoded | None]]]]:
+    """Load the code for schemas, which most brokers do not need: that takes too long for Trio's thread."""
+    from ..registry.decoding.shown import decode_frames
+
+    return decode_frames
+
+
+def _records(part: FileSlice, at: int, count: int, max_bytes: int) -> tuple[list[_Read], int, int]:
     """Return at most `count` records from offset `at` on, where to continue, and their bytes.
 
     The last record is the first that exceeds `max_bytes`. For a worker thread.
     """
-    found: list[RecordState] = []
+    found: list[_Read] = []
     told_bytes = 0
     for batch in batches(part.read()):
         for record in batch.records(max_bytes=UNPACKED_BYTES_MAX):
@@ -145,7 +177,15 @@ def _records(part: FileSlice, at: int, count: int, max_bytes: int) -> tuple[list
                 continue
             if len(found) == count or told_bytes >= max_bytes:
                 return found, record.offset, told_bytes
-            found.append(_state(batch, record))
+            frames = (
+                (None, None)
+                if batch.is_control
+                else (
+                    frame_of("key", record.key, record.headers),
+                    frame_of("value", record.value, record.headers),
+                )
+            )
+            found.append(_Read(_state(batch, record), *frames))
             told_bytes += _json_bytes(record)
         at = max(at, batch.next_offset)
     return found, at, told_bytes
@@ -167,6 +207,8 @@ def _state(batch: RecordBatch, record: Record) -> RecordState:
         value=value,
         value_encoding=value_encoding,
         value_bytes=len(record.value or b""),
+        key_decoded=None,
+        value_decoded=None,
         headers=tuple(HeaderState(name, *_encode(header)) for name, header in record.headers[:HEADERS_MAX]),
         marker=_MARKERS.get(bytes(record.key or b""), "CONTROL") if batch.is_control else None,
         is_transactional=batch.is_transactional,

@@ -58,6 +58,20 @@ class Parser:
         """Return a new schema without references that was parsed a short time ago, on any thread."""
         return None if content.references else self._kept.get((context, content.guid, True))
 
+    def reached(self, state: State, context: str, content: Content) -> Reached:
+        """Return all schemas that a stored one references, directly or not; missing ones are left out. For any thread.
+
+        Raises:
+            RegistryError: 42201: too many are referenced.
+        """
+        found: Reached = {}
+        _reach(state, context, content, found, is_new=False)
+        return found
+
+    def stored(self, context: str, content: Content, reached: Reached) -> Schema:
+        """Return a stored schema, in a worker thread. InvalidSchema: it, or one that it references, is invalid or missing."""
+        return self._parse(context, content, reached, {})
+
     def _parse(
         self,
         context: str,

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from .errors import shown
 
+SCHEMAS_TOPIC = "_schemas"
 AVRO = "AVRO"
 INT32_MAX = 2**31 - 1
 REFERENCES_MAX = 1_000

@@ -25,12 +25,11 @@ from ..partitions.topics import NO_LEADER, Partition
 from ..runtime.threads import Work, in_thread, in_worker
 from ..runtime.time_slices import TimeSlice
 from .errors import RegistryError, store_failed, too_large
-from .records import Entry, Pair, UnreadableRecordError, parse_record
+from .records import SCHEMAS_TOPIC, Entry, Pair, UnreadableRecordError, parse_record
 from .state import State
 
 log = logging.getLogger("ottla.registry")
 
-SCHEMAS_TOPIC = "_schemas"
 REPLICAS_MAX = 3
 """Maximum number of replicas of a new topic, as in Confluent's registry; at most the number of nodes."""
 READ_BYTES = 1 << 20

@@ -15,6 +15,9 @@ from ...protocol.errors import KafkaError, ProtocolError
 from ..client.kafka import Kafka
 from ..client.security import PLAIN, Security
 from ..client.values import Record
+from ..registry.decoding.cluster_schemas import ClusterSchemas
+from ..registry.decoding.frames import Part
+from ..registry.decoding.values import MAX_STEPS
 from ..runtime.log_rate_limit import LogLines
 
 LINES_KEPT = 1000
@@ -82,9 +85,10 @@ def tails(bootstrap: str, topics: Iterable[str], security: Security = PLAIN) -> 
     names = sorted(topics)
     lines: list[str] = []
     with Kafka(bootstrap, client_id="ottla-report", timeout_s=TIME_LIMIT_S, security=security) as kafka:
+        schemas = ClusterSchemas(kafka, offsets_max=OFFSETS_LOOKED_AT, steps=MAX_STEPS)
         for name in names[:TOPICS]:
             try:
-                lines += _tail(kafka, name)
+                lines += _tail(kafka, name, schemas)
             except (KafkaError, ProtocolError, OSError) as error:
                 lines.append(f"topic {name}: cannot be read: {error}")
                 break  # The error takes its time, and would for the other topics as well.
@@ -93,12 +97,12 @@ def tails(bootstrap: str, topics: Iterable[str], security: Security = PLAIN) -> 
     return "\n".join(lines)
 
 
-def _tail(kafka: Kafka, topic: str) -> Iterator[str]:
+def _tail(kafka: Kafka, topic: str, schemas: ClusterSchemas) -> Iterator[str]:
     offsets = kafka.offsets(topic)
     for partition, (start, end) in sorted((index, (at.start, at.end)) for index, at in offsets.items())[:PARTITIONS]:
         found = _last(kafka, topic, partition, start, end)
         yield f"topic {topic}, partition {partition}: offsets {start} to {end} (exclusive), the last {len(found)} records"
-        yield from map(_line, found)
+        yield from (_line(record, schemas) for record in found)
     if len(offsets) > PARTITIONS:
         yield f"… and {len(offsets) - PARTITIONS} more partitions"
 
@@ -114,9 +118,19 @@ def _last(kafka: Kafka, topic: str, partition: int, start: int, end: int) -> Col
         back *= 10
 
 
-def _line(record: Record) -> str:
+def _line(record: Record, schemas: ClusterSchemas) -> str:
     headers = f"  headers={_cut(dict(record.headers))}" if record.headers else ""
-    return f"  {record.offset:>8}  {_time(record.timestamp_ms)}  {_cut(record.key)}: {_cut(record.value)}{headers}"
+    key, value = _content(record, "key", schemas), _content(record, "value", schemas)
+    return f"  {record.offset:>8}  {_time(record.timestamp_ms)}  {key}: {value}{headers}"
+
+
+def _content(record: Record, part: Part, schemas: ClusterSchemas) -> str:
+    """Return a key or value as JSON if it names a schema, else its bytes."""
+    decoded = schemas.decoded(record, part)
+    if decoded is not None and decoded.text is not None:
+        return _short(decoded.text if decoded.text.isprintable() else repr(decoded.text))
+    text = _cut(record.key if part == "key" else record.value)
+    return text if decoded is None else f"{text} (schema {decoded.schema}: {_short(str(decoded.reason))})"
 
 
 def _time(timestamp_ms: int) -> str:
@@ -129,5 +143,8 @@ def _time(timestamp_ms: int) -> str:
 def _cut(value: object) -> str:
     if isinstance(value, bytes):
         value = value[: CHARS + 1]
-    text = repr(value)
+    return _short(repr(value))
+
+
+def _short(text: str) -> str:
     return text if len(text) <= CHARS else text[: CHARS - 1] + "…"

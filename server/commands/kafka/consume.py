@@ -9,6 +9,8 @@ from itertools import islice
 
 from ...client.reading import EARLIEST, LATEST, Isolation
 from ...client.values import Offsets, Record
+from ...registry.decoding.cluster_schemas import ClusterSchemas
+from ...registry.decoding.frames import PARTS, Part
 from ..frame.errors import CommandError, wrong_call
 from ..frame.options import bootstrap_option, json_option, number
 from ..frame.parser import Command, Parser
@@ -28,6 +30,7 @@ examples:
 
 formats:
   text        partition:offset, time, key and value; a missing key or value is (null), control characters are escaped
+              keys and values that name a schema of the cluster's schema registry are JSON
   value       the value only, unchanged
   key-value   key, --key-separator and value, unchanged
 """
@@ -43,9 +46,10 @@ def run(options: argparse.Namespace) -> None:
     show = _FORMATS["json" if options.json else options.format]
     separator = options.key_separator.encode()
     with connected(options) as cluster:
-        found = _records(cluster, options, start)
+        schemas = ClusterSchemas(cluster.kafka)
+        found = _records(cluster, options, start, schemas)
         for record in found if options.limit is None else islice(found, options.limit):
-            show(record, separator)
+            show(record, separator, schemas)
 
 
 def _start(text: str) -> int | str:
@@ -61,7 +65,9 @@ def _start(text: str) -> int | str:
     return offset
 
 
-def _records(cluster: ClusterViews, options: argparse.Namespace, start: int | str) -> Iterator[Record]:
+def _records(
+    cluster: ClusterViews, options: argparse.Namespace, start: int | str, schemas: ClusterSchemas
+) -> Iterator[Record]:
     isolation: Isolation = "read_committed" if options.read_committed else "read_uncommitted"
     partitions = cluster.kafka.topic(options.topic).partitions
     if options.partition is not None and options.partition >= len(partitions):
@@ -75,6 +81,7 @@ def _records(cluster: ClusterViews, options: argparse.Namespace, start: int | st
     pause = threading.Event()
     while True:
         ends = cluster.offsets_at(options.topic, LATEST, isolation)
+        schemas.expire()
         starts = cluster.offsets_at(options.topic, EARLIEST) if ends.keys() - positions.keys() else {}
         for partition, end in sorted(ends.items()):
             if options.partition not in (None, partition):
@@ -102,10 +109,11 @@ def _first(start: int | str, offsets: Offsets) -> int:
     return start if start >= 0 else max(offsets.start, offsets.end + start)
 
 
-def _show_text(record: Record, _separator: bytes) -> None:
+def _show_text(record: Record, _separator: bytes, schemas: ClusterSchemas) -> None:
     where = f"{record.partition}:{record.offset}"
     headers = "".join(f"  {visible(name)}={_text(value)}" for name, value in record.headers)
-    line = f"{where:<9}  {_time(record.timestamp_ms)}  {_text(record.key)}  {_text(record.value)}{headers}"
+    key, value = _content(record, "key", schemas), _content(record, "value", schemas)
+    line = f"{where:<9}  {_time(record.timestamp_ms)}  {key}  {value}{headers}"
     show_bytes(line.encode(errors="backslashreplace") + b"\n")
 
 
@@ -115,23 +123,32 @@ def _time(timestamp_ms: int) -> str:
     return time_text(timestamp_ms, with_ms=True) or str(timestamp_ms)
 
 
+def _content(record: Record, part: Part, schemas: ClusterSchemas) -> str:
+    decoded = schemas.decoded(record, part)
+    if decoded is not None and decoded.text is not None:
+        return visible(decoded.text)
+    text = _text(record.key if part == "key" else record.value)
+    return text if decoded is None else f"{text} (schema {decoded.schema}: {visible(str(decoded.reason))})"
+
+
 def _text(content: bytes | None) -> str:
     return NULL if content is None else visible(content.decode(errors="backslashreplace"))
 
 
-def _show_value(record: Record, _separator: bytes) -> None:
+def _show_value(record: Record, _separator: bytes, _schemas: ClusterSchemas) -> None:
     show_bytes((record.value or b"") + b"\n")
 
 
-def _show_key_value(record: Record, separator: bytes) -> None:
+def _show_key_value(record: Record, separator: bytes, _schemas: ClusterSchemas) -> None:
     show_bytes((record.key or b"") + separator + (record.value or b"") + b"\n")
 
 
-def _show_json(record: Record, _separator: bytes) -> None:
-    show_line_of_json(as_json(record), indent=None)
+def _show_json(record: Record, _separator: bytes, schemas: ClusterSchemas) -> None:
+    decoded = {part: schemas.decoded(record, part) for part in PARTS}
+    show_line_of_json(as_json(record, decoded), indent=None)
 
 
-_FORMATS: dict[str, Callable[[Record, bytes], None]] = {
+_FORMATS: dict[str, Callable[[Record, bytes, ClusterSchemas], None]] = {
     "text": _show_text,
     "value": _show_value,
     "key-value": _show_key_value,

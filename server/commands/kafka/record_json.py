@@ -2,7 +2,8 @@
 
     {"topic": "t", "partition": 0, "offset": 7, "timestamp_ms": 0, "key": "k", "value": null, "headers": [["name", "text"]]}
 
-Keys, values and headers are texts, null, or, if they are not UTF-8, `{"base64": "…"}`.
+Keys, values and headers are texts, null, or, if they are not UTF-8, `{"base64": "…"}`. If a key or value names a schema, its content
+is also there as JSON: `key_decoded`, `value_decoded`. `produce` ignores these two, as it ignores topic and offset.
 """
 
 from __future__ import annotations
@@ -10,15 +11,18 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from ...client.values import NewRecord, Record
+from ...registry.decoding.frames import PARTS, Decoded, Part
 from ..frame.errors import wrong_call
 
 FIELDS = ("topic", "partition", "offset", "timestamp_ms", "key", "value", "headers")
+DECODED = tuple(f"{part}_decoded" for part in PARTS)
 
 
-def as_json(record: Record) -> dict[str, Any]:
+def as_json(record: Record, decoded: Mapping[Part, Decoded | None]) -> dict[str, Any]:
     """Return a record as the object of one line."""
     return {
         "topic": record.topic,
@@ -28,6 +32,11 @@ def as_json(record: Record) -> dict[str, Any]:
         "key": _json_content(record.key),
         "value": _json_content(record.value),
         "headers": [[name, _json_content(value)] for name, value in record.headers],
+        **{
+            f"{part}_decoded": json.loads(each.text)
+            for part, each in decoded.items()
+            if each is not None and each.text is not None
+        },
     }
 
 
@@ -52,7 +61,7 @@ def from_json(line: str, partition: int | None = None) -> NewRecord:
         raise wrong_call(f"expected a JSON object: {error}") from None
     if not isinstance(found, dict):
         raise wrong_call(f"expected a JSON object, found {type(found).__name__}")
-    if unknown := found.keys() - set(FIELDS):
+    if unknown := found.keys() - {*FIELDS, *DECODED}:
         raise wrong_call(f"unknown field {min(unknown)!r}; a record has: {', '.join(FIELDS)}")
     own = _number(found, "partition")
     return NewRecord(

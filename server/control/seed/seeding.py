@@ -175,8 +175,8 @@ def _subjects(seed: Seed) -> dict[str, SeedField]:
 async def _register(broker: Broker, seed: Seed, made: _Created) -> None:
     if not seed.schemas:
         return
+    from ...registry.records import SCHEMAS_TOPIC
     from ...registry.registry import NewSchema, registry_of  # Most seeds have no schemas.
-    from ...registry.topic import SCHEMAS_TOPIC
 
     topics = broker.services.topics
     is_new = topics.get(SCHEMAS_TOPIC) is None

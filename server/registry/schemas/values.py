@@ -54,6 +54,11 @@ class Budget:
     def __init__(self, steps: int = MAX_STEPS) -> None:
         self._left = steps
 
+    @property
+    def left(self) -> int:
+        """The steps that are left."""
+        return max(0, self._left)
+
     def spend(self, steps: int) -> None:
         """Count steps; `SchemaTooLarge` if none is left."""
         self._left -= steps

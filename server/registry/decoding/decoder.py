@@ -1,0 +1,150 @@
+"""Keys and values as JSON, decoded with the schemas that their bytes name.
+
+A decoder is for one thread, and for people who look at a limited number of records.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import RegistryError
+from ..names import DEFAULT_CONTEXT, bare_name
+from ..parsing import Parser
+from ..records import Content
+from ..schemas.values import Budget, InvalidSchema, Schema, SchemaTooLarge, read_json, write_json
+from ..state import State
+from .frames import Decoded, Frame, Part
+from .values import MAX_BYTES, MAX_STEPS, NotDecodable
+
+READERS_MAX, READERS_CHARACTERS_MAX = 64, 4 << 20
+"""Limits of the schemas for which a decoder keeps what it has parsed."""
+CHARACTERS_PER_STEP = 10
+"""Characters of a schema's text whose parsing costs one step."""
+LOOK_UPS_PER_STEP = 5
+"""Contexts, and versions with one id, whose look-up costs one step."""
+
+Read = Callable[[Frame, Budget], str]
+
+
+class Decoder:
+    """See the module.
+
+    Args:
+        parser: The registry's parser, or a new one.
+        steps: What all values may cost together; each has the limit `MAX_STEPS` as well.
+    """
+
+    def __init__(self, parser: Parser, steps: float = math.inf) -> None:
+        self._parser = parser
+        self._left = steps
+        self._readers: dict[tuple[str, ...], Read] = {}
+        self._characters = 0
+
+    def decode(self, state: State, topic: str, part: Part, frame: Frame) -> Decoded:
+        """Return the key or value of a frame as JSON, or the reason why not."""
+        name = str(frame.schema)
+        limit = int(min(MAX_STEPS, self._left))
+        budget = Budget(limit)
+        try:
+            return Decoded(name, self._text(state, topic, part, frame, budget), None)
+        except (NotDecodable, InvalidSchema, RegistryError, RecursionError) as error:
+            return Decoded(name, None, str(error))
+        except SchemaTooLarge:
+            if limit < MAX_STEPS:
+                return Decoded(name, None, "not decoded, as the values before took too long; read fewer at once")
+            return Decoded(name, None, f"too large to be decoded (limit {MAX_STEPS} steps)")
+        finally:
+            self._left -= limit - budget.left
+
+    def _text(self, state: State, topic: str, part: Part, frame: Frame, budget: Budget) -> str:
+        data = frame.head if frame.data is None else frame.data
+        if len(data) > MAX_BYTES:
+            raise NotDecodable(f"too large to be decoded ({len(data)} bytes, limit {MAX_BYTES})")
+        found = _content_of(state, topic, part, frame, budget)
+        if found is None:
+            raise NotDecodable("schema not found")
+        return self._reader(state, *found, budget)(frame, budget)
+
+    def _reader(self, state: State, context: str, content: Content, budget: Budget) -> Read:
+        if content.kind == "JSON":
+            return _json_text
+        reached = self._parser.reached(state, context, content)
+        key = (context, content.guid, *(each.guid for each in reached.values()))
+        found = self._readers.get(key)
+        if found is None:
+            characters = len(content.text) + sum(len(each.text) for each in reached.values())
+            budget.spend(characters // CHARACTERS_PER_STEP)
+            schema = self._parser.stored(context, content, reached)
+            found = _READERS[schema.kind](schema)
+            self._characters += characters
+            if len(self._readers) == READERS_MAX or self._characters > READERS_CHARACTERS_MAX:
+                self._readers.clear()
+                self._characters = characters
+            self._readers[key] = found
+        return found
+
+
+def _content_of(state: State, topic: str, part: Part, frame: Frame, budget: Budget) -> tuple[str, Content] | None:
+    """Return the context and the schema that a frame names; None if it is not there.
+
+    Several contexts may have one id. That of a version of the topic's subject is meant, else the one without context.
+    """
+    contexts = list(state.contexts.items())
+    budget.spend(len(contexts) // LOOK_UPS_PER_STEP)
+    if isinstance(frame.schema, str):
+        for name, each in contexts:
+            schema_id = each.ids.get(frame.schema)
+            if schema_id is not None and (content := each.contents.get(schema_id)) is not None:
+                return name, content
+        return None
+    subject = f"{topic}-{part}"
+    for name, each in contexts:
+        content = each.contents.get(frame.schema)
+        if name != DEFAULT_CONTEXT and content is not None:
+            places = list(each.places.get(frame.schema, ()))
+            budget.spend(len(places) // LOOK_UPS_PER_STEP)
+            if any(bare_name(place[0]) == subject for place in places):
+                return name, content
+    content = state.content(DEFAULT_CONTEXT, frame.schema)
+    return None if content is None else (DEFAULT_CONTEXT, content)
+
+
+def _rest(frame: Frame) -> bytes:
+    return frame.head[frame.start :] if frame.data is None else frame.data
+
+
+def _json_text(frame: Frame, budget: Budget) -> str:
+    """Return the JSON after the frame as it is written."""
+    del budget
+    try:
+        text = _rest(frame).decode()
+        read_json(text)
+    except UnicodeDecodeError as error:
+        raise NotDecodable(f"not JSON: invalid UTF-8 at byte {error.start}") from None
+    except InvalidSchema as error:
+        raise NotDecodable(str(error).removeprefix("schema: ")) from None
+    return text.strip()
+
+
+def _avro(schema: Schema) -> Read:
+    from .avro_values import decode_avro  # Here and below, as most users have schemas of one kind.
+
+    return lambda frame, budget: write_json(decode_avro(schema.parsed, _rest(frame), budget))
+
+
+def _protobuf(schema: Schema) -> Read:
+    from .proto_values import ProtobufDecoder, message_at, read_indexes
+
+    decoder = ProtobufDecoder(schema)
+
+    def read(frame: Frame, budget: Budget) -> str:
+        indexes, end = read_indexes(frame.head, frame.start)
+        data = frame.head[end:] if frame.data is None else frame.data
+        return write_json(decoder.decode(message_at(decoder.file, indexes), data, budget))
+
+    return read
+
+
+_READERS: dict[str, Callable[[Schema], Any]] = {"AVRO": _avro, "PROTOBUF": _protobuf}
