@@ -46,8 +46,6 @@ AT_ONCE_CHARACTERS = 16 << 10
 """Maximum size of a known schema whose digest is computed on Trio's thread: well below a millisecond."""
 TOMBSTONES_MAX = 100
 """Maximum number of versions that are deleted in one batch, so that it fits into the topic."""
-SETTINGS_MAX = 100_000
-"""Maximum number of compatibility levels, and of modes: they are in memory."""
 FOREIGN_MAX = 10
 """Number of a subject's newest versions that are parsed to find an equal schema, which another registry may have stored in another
 layout."""
@@ -302,13 +300,14 @@ class Registry:
             state = await self.topic.settled()
             if state.mode(subject) in (READONLY, READONLY_OVERRIDE):
                 raise _read_only(subject)
-            _check_room(state.configs, subject)
             merged = {
                 name: value
                 for name, value in {**state.configs.get(subject, {}), **options}.items()
                 if value is not None
             }
-            await self.topic.append(lambda: [config_record(subject, merged or None)])
+            record = config_record(subject, merged or None)
+            state.check_room_for_setting(state.configs, subject, len(record[1] or b""))
+            await self.topic.append(lambda: [record])
             return merged
 
     async def delete_config(self, subject: str | None) -> Mapping[str, Json]:
@@ -335,7 +334,7 @@ class Registry:
             raise errors.invalid_mode(MODES)
         async with self._writing:
             state = await self.topic.settled()
-            _check_room(state.modes, subject)
+            state.check_room_for_setting(state.modes, subject, 0)
             records = [mode_record(subject, mode)]
             if mode == IMPORT and state.mode(subject) != IMPORT:
                 if not force and any(not each.is_deleted for each in state.versions(subject)):
@@ -459,11 +458,6 @@ def _check_not_referenced(state: State, version: Version, *, deleted: bool) -> N
     for subject, number in state.referrers.get(version.place, {}):
         if deleted or not state.subjects[subject][number].is_deleted:
             raise errors.referenced(version.subject, version.version)
-
-
-def _check_room(settings: Mapping[str | None, object], subject: str | None) -> None:
-    if subject not in settings and len(settings) >= SETTINGS_MAX:
-        raise errors.too_large(f"too many settings of subjects ({len(settings)}, limit {SETTINGS_MAX})")
 
 
 def _settings_removed(state: State, subject: str) -> list[Pair]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import ottla
-from ottla.server.registry import registry as registry_module
+from ottla.server.registry import state as state_module
 from ottla.server.registry.endpoints import in_context
 from support.broker.registry_calls import RegistryCalls, path_of, record_schema
 from support.noted import each_case
@@ -384,7 +384,7 @@ def test_a_number_that_is_not_in_json_is_refused(registry: RegistryCalls) -> Non
 
 
 def test_settings_are_bounded(registry: RegistryCalls, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry_module, "SETTINGS_MAX", 2)
+    monkeypatch.setattr(state_module, "SETTINGS_MAX", 2)
     for setting, value in (("config", {"compatibility": "FULL"}), ("mode", {"mode": "READONLY"})):
         statuses = [registry.ask("PUT", f"/{setting}/:.{name}:", value)[0] for name in "abca"]
         assert statuses == [200, 200, 422, 200]
