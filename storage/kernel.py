@@ -859,7 +859,7 @@ class RecordFilter:
     gone_superseded: i64
     gone_keyless: i64
     gone_expired: i64
-    tombstone_stays: cython.bint
+    staying_tombstones: i64
     end: i64  # end of the rewritten batch in `out`
     # Of the segment that is written
     base_offset: i64
@@ -893,6 +893,7 @@ class RecordFilter:
     superseded = cython.declare(i64, visibility="public")
     keyless = cython.declare(i64, visibility="public")
     expired = cython.declare(i64, visibility="public")
+    kept_tombstones = cython.declare(i64, visibility="public")
 
     def __init__(
         self,
@@ -930,6 +931,7 @@ class RecordFilter:
         self.high = array("Q", bytes(8 * 64))
         self.low = array("Q", bytes(8 * 64))
         self.pin = self.ordinal = self.records_read = self.superseded = self.keyless = self.expired = 0
+        self.kept_tombstones = 0
         self.wary_from = OFFSET_LIMIT
         self.producer_count = 0
         self.grow(64 * 1024)
@@ -1111,14 +1113,14 @@ class RecordFilter:
             while self.pin < len(self.pinned) and self.pinned[self.pin] < last:
                 self.pin += 1
             outcome = EMPTIED if self.pin < len(self.pinned) and self.pinned[self.pin] == last else DROPPED
-        elif gone == 0 and (has_horizon or not self.tombstone_stays):
+        elif gone == 0 and (has_horizon or self.staying_tombstones == 0):
             outcome = UNCHANGED
         elif is_packed:
             return COMPRESSED
         elif HEADER + end - p + GROWTH_MAX * count > len(out) - o:
             return FLUSH
         else:
-            outcome = self.rewrite(b, pos, block, p, end, out, o, self.tombstone_stays)
+            outcome = self.rewrite(b, pos, block, p, end, out, o, self.staying_tombstones > 0)
             if outcome != REWRITTEN:
                 return outcome
         if self.start <= last and base <= self.latest:
@@ -1127,6 +1129,7 @@ class RecordFilter:
         self.superseded += self.gone_superseded
         self.keyless += self.gone_keyless
         self.expired += self.gone_expired
+        self.kept_tombstones += self.staying_tombstones
         return outcome
 
     @cython.cfunc
@@ -1139,7 +1142,7 @@ class RecordFilter:
         expired: i64 = 0
         dead: u64
         tombstones: u64
-        tombstone_stays: cython.bint = False
+        staying: i64 = 0
         while i < count:
             dead = window(self.dead, self.ordinal + i)
             tombstones = window(self.tombstones, self.ordinal + i) & (M64 ^ dead)
@@ -1152,13 +1155,13 @@ class RecordFilter:
                     expired += bit_count(tombstones)
                     dead |= tombstones
                 else:
-                    tombstone_stays = True
+                    staying += bit_count(tombstones)
             self.verdict[i >> 6] = dead
             i += 64
         self.gone_superseded = gone
         self.gone_keyless = 0
         self.gone_expired = expired
-        self.tombstone_stays = tombstone_stays
+        self.staying_tombstones = staying
         return 0
 
     @cython.cfunc
@@ -1174,7 +1177,7 @@ class RecordFilter:
         superseded: i64 = 0
         keyless: i64 = 0
         expired: i64 = 0
-        tombstone_stays: cython.bint = False
+        staying: i64 = 0
         i: i64 = 0
         j: i64
         n: i64
@@ -1250,7 +1253,7 @@ class RecordFilter:
                 dead |= tombstones & expirable
                 tombstones &= M64 ^ expirable
             if tombstones:
-                tombstone_stays = True
+                staying += bit_count(tombstones)
             self.verdict[i >> 6] = dead
             i += n
         self.touched = touched
@@ -1259,7 +1262,7 @@ class RecordFilter:
         self.gone_superseded = superseded
         self.gone_keyless = keyless
         self.gone_expired = expired
-        self.tombstone_stays = tombstone_stays
+        self.staying_tombstones = staying
         return DONE
 
     @cython.cfunc

@@ -112,6 +112,8 @@ class RecordFilter:
     """Records below `start` gone for want of a key."""
     expired: int
     """Tombstones gone."""
+    kept_tombstones: int
+    """Tombstones that stay."""
 
     def __init__(
         self,

@@ -211,6 +211,17 @@ def _log(log: Log) -> Iterator[Sample]:
     }
     topic, partition = log.topic_partition
     yield from (_gauge("Log", name, value, topic=topic, partition=partition) for name, value in gauges.items())
+    counts = log.counts
+    bounds = [("Records", counts.records_min, counts.records_max)]
+    if log.config.is_compact:
+        bounds += [
+            ("LiveKeys", counts.live_keys_min, counts.live_keys_max),
+            ("Tombstones", counts.tombstones_min, counts.tombstones_max),
+        ]
+    tags = ("topic", topic), ("partition", partition)
+    for name, at_least, at_most in bounds:
+        yield Sample("kafka.log", "Log", name, tags, "Min", at_least)
+        yield Sample("kafka.log", "Log", name, tags, "Max", at_most)
 
 
 def _log_manager(logs: LogManager) -> Iterator[Sample]:

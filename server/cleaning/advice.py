@@ -16,6 +16,7 @@ from ...storage.cleaning.clean_stats import CleanStats
 from ...storage.cleaning.eligibility import BlockedReason, Eligibility
 from ...storage.cleaning.outlook import RemedyAction, RemedyPlan
 from ...storage.disk.paths import TopicPartition
+from ...storage.logs.record_counts import RecordCounts
 
 NEXT_RECORD = "next_record"
 ADVANCE_CLOCK = "advance_clock"
@@ -290,11 +291,13 @@ class CleanerStatus:
     """Cleaner state of one partition, and its passes since the broker started."""
 
     eligibility: Eligibility
+    counts: RecordCounts
     passes: int = 0
     """Number of completed passes."""
     last_pass: LastPass | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """For `json.dumps`: the fields of the eligibility, `passes`, and `last_pass` as an object or null."""
+        """For `json.dumps`: the fields of the eligibility, `counts`, `passes`, and `last_pass` as an object or null."""
         last_pass = None if self.last_pass is None else asdict(self.last_pass)
-        return asdict(self.eligibility) | {"passes": self.passes, "last_pass": last_pass}
+        counts = asdict(self.counts)
+        return asdict(self.eligibility) | {"counts": counts, "passes": self.passes, "last_pass": last_pass}

@@ -40,7 +40,7 @@ from .throttler import Throttler
 from .watched import ActivePasses
 
 if TYPE_CHECKING:
-    from ...storage.cleaning.cleaner import Cleaner
+    from ...storage.cleaning.cleaner import Cleaner, CleanStats
     from ...storage.cleaning.eligibility import Eligibility
     from .advice import CleanerStatus, LastPass
     from .watched import ActivePass
@@ -272,7 +272,7 @@ class Cleaning:
             log.exception("%s cannot be cleaned and is marked uncleanable", partition)
             manager.mark_uncleanable(partition, str(error) or type(error).__name__)
             return _EndedPass(CleanOutcome.GIVEN_UP, is_busy=False)
-        if (refused := await self._save(chosen, end_offset)) is not None:
+        if (refused := await self._save(chosen, end_offset, stats)) is not None:
             return _EndedPass(CleanOutcome.GIVEN_UP, refused)
         thread.last_stats = stats
         passes, _ = self._passes.get(partition, (0, None))
@@ -286,13 +286,14 @@ class Cleaning:
     def _must_stop(self, partition: TopicPartition) -> bool:
         return self._is_stopping or self._restarting or self.manager.is_aborting(partition)
 
-    async def _save(self, cleaned: LogToClean, end_offset: int) -> str | None:
+    async def _save(self, cleaned: LogToClean, end_offset: int, stats: CleanStats | None = None) -> str | None:
         """Write the checkpoint, unless another operation has asked for the partition since.
 
         Return the error of the disk, if any.
         """
         try:
-            await in_thread(Work.CLEAN, data_dir_of(cleaned.log), self.manager.save_end_offset, cleaned, end_offset)
+            save = partial(self.manager.save_end_offset, cleaned, end_offset, stats)
+            await in_thread(Work.CLEAN, data_dir_of(cleaned.log), save)
         except OSError as error:
             # The pass does not count. Without the delay it would be repeated in the same way at once.
             message = cleaned.log.fail(error).message
@@ -468,7 +469,7 @@ class Cleaning:
         from .advice import CleanerStatus  # its callers have loaded it already
 
         eligibility = yield from assessment
-        return CleanerStatus(eligibility, *self._passes.get(log.topic_partition, ()))
+        return CleanerStatus(eligibility, log.counts, *self._passes.get(log.topic_partition, ()))
 
     def why_off(self) -> str | None:
         """Return why no cleaner runs at all, None if one does."""

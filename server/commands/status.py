@@ -9,7 +9,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ...storage.pictures.legend import parts_in
+from ...storage.logs.record_counts import RecordCounts
+from ...storage.pictures.legend import counts_sentence, parts_in
 from ...storage.pictures.log_picture import LogPicture
 from ...storage.pictures.text import Style, bar, key, pass_lines, state, style
 from ..http.json_values import decoded
@@ -18,14 +19,15 @@ from .admin.asking import Admin, duration_text, show_rows, with_admin_options
 from .admin.faults import row_of
 from .frame.errors import CommandError
 from .frame.parser import Command, Parser
-from .frame.printing import fitted, folded, places, show, show_json, terminal_width, visible, waited_for
+from .frame.printing import bounds_text, fitted, folded, places, show, show_json, terminal_width, visible, waited_for
 from .frame.terminal import watch_option, watched
 from .frame.times import time_text
 from .kafka.topics_status import when
 
 NOTES = """\
 columns:
-  OFFSETS      offsets between log start and log end; includes markers and the gaps left by compaction
+  RECORDS      records in the log, without transaction markers; A-B if it is only known to be from A to B
+  LIVE KEYS    keys whose newest record has a value, of a compacted topic
   DIRTY        fraction of the bytes in closed segments that has not been cleaned, of the dirtiest partition
   ELIGIBLE     now, the time (UTC) from which it is eligible without further changes, or no: of the earliest partition
   WAITS FOR    what that partition is waiting for; `ottla explain TOPIC` explains it
@@ -108,10 +110,12 @@ def _headlines(broker: dict[str, Any], clock: dict[str, Any]) -> Iterator[str]:
 def _topic(name: str, partitions: Sequence[LogPicture]) -> dict[str, Any]:
     compacted = [each for each in partitions if each.is_compacted]
     first = min(compacted, key=_order, default=None)
+    counts = RecordCounts.total(each.counts for each in partitions)
     return {
         "topic": name,
         "partitions": len(partitions),
-        "offsets": sum(each.log_end_offset - each.log_start_offset for each in partitions),
+        "records": bounds_text(counts.records_min, counts.records_max),
+        "live_keys": bounds_text(counts.live_keys_min, counts.live_keys_max) if compacted else None,
         "policy": list(partitions[0].cleanup_policy),
         "dirty": f"{max(each.dirty_ratio for each in compacted):.2f}" if compacted else None,
         "eligible": when({"eligible": first.eligible, "eligible_at_ms": first.eligible_at_ms}) if first else None,
@@ -164,7 +168,8 @@ def _one_topic(pictures: Mapping[str, Sequence[LogPicture]], width: int, look: S
                 visible(
                     f"offsets {each.log_start_offset} to {each.log_end_offset}, first dirty {each.first_dirty_offset},"
                     f" uncleanable from {each.first_uncleanable_offset}, last stable {each.last_stable_offset},"
-                    f" high watermark {each.high_watermark}; {each.explanation}"
+                    f" high watermark {each.high_watermark}; {counts_sentence(each.counts, is_compacted=each.is_compacted)};"
+                    f" {each.explanation}"
                 ),
                 width,
                 "  ",

@@ -160,6 +160,7 @@ def _state(broker: Broker, log: Log, dirty_from: int, bars_max: int) -> tuple[ob
         log.last_stable_offset,
         log.high_watermark,
         log.log_end_offset,
+        log.counter.clean,
         watched.last(tp),
         watched.horizon(tp),
         bars_max,

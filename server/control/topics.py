@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Annotated
 
 from ...protocol.errors import KafkaError
+from ...storage.logs.record_counts import RecordCounts
 from ..broker.broker import Broker
 from ..partitions.topics import Topic
 from ..runtime.errors import ControlError, Kind, refusal
@@ -34,6 +35,8 @@ class TopicState:
     """Number of replicas of each partition; all replicas share one log."""
     size_bytes: int
     """Total size of its logs."""
+    counts: RecordCounts
+    """Numbers of records in all partitions together."""
     configs: Mapping[str, str]
     """Options set for the topic; all others have the broker's defaults."""
 
@@ -132,6 +135,7 @@ async def delete_topic(broker: Broker, topic: Name) -> TopicDeleted:
 async def _state(broker: Broker, topic: Topic, time_slice: TimeSlice) -> TopicState:
     partitions = tuple(topic.partitions)
     sizes_bytes = await time_slice.map(lambda partition: partition.log.size_bytes, partitions)
+    counts = await time_slice.map(lambda partition: partition.log.counts, partitions)
     if time_slice.is_over():
         await time_slice.next()
     entry = broker.services.cluster.catalog.topics.get(topic.name)  # none if it was deleted since
@@ -142,5 +146,6 @@ async def _state(broker: Broker, topic: Topic, time_slice: TimeSlice) -> TopicSt
         partitions=len(partitions),
         replicas=len(partitions[0].replicas),
         size_bytes=sum(sizes_bytes),
+        counts=RecordCounts.total(counts),
         configs={} if entry is None else dict(entry.configs),
     )

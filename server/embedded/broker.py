@@ -35,6 +35,7 @@ class Compacting(Running):
 
     explain = OperationMethod(lambda: operations.explain.explain)
     picture = OperationMethod(lambda: operations.pictures.topic_picture)
+    topic = OperationMethod(lambda: operations.topics.describe_topic)
     dry_run = OperationMethod(lambda: operations.dry_run.dry_run)
 
     def explain_key(

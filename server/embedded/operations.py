@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..control import pictures as pictures
     from ..control import quotas as quotas
     from ..control import segments as segments
+    from ..control import topics as topics
     from ..control import waits as waits
 
 

@@ -20,6 +20,9 @@ class CleanStats:
     records_read: int = 0
     bytes_written: int = 0
     records_written: int = 0
+    """All that stays, with tombstones and transaction markers."""
+    tombstones_written: int = 0
+    markers_written: int = 0
     segments_before: int = 0
     segments_after: int = 0
     removed: RemovedRecords = field(default_factory=RemovedRecords)

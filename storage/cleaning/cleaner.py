@@ -210,6 +210,7 @@ class CleanPass:
         stats.removed = rules.removed
         stats.records_read = rules.records_read
         stats.records_written = stats.records_read - stats.removed.total
+        stats.tombstones_written, stats.markers_written = rules.tombstones_kept, rules.markers_kept
         return dirty.end_offset, stats
 
     def _prepare(self) -> None:

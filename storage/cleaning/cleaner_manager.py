@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..disk.files import Files
 from ..disk.paths import TopicPartition
+from ..logs import record_counts
 from ..logs.log import Log
+from ..logs.record_counts import CleanCounts
 from ..produce.producer_state import LastRecord
 from ..steps import Steps, to_the_end
 from .cleaner_checkpoints import CleanerCheckpoints, data_dir_of
@@ -23,6 +25,7 @@ from .cleaning_states import CleaningStates
 from .dirtiness import LogToClean, first_dirty_offset, measure_forced_in_pieces, measure_in_pieces
 
 if TYPE_CHECKING:
+    from .clean_stats import CleanStats
     from .eligibility import Eligibility
 
 # Logs and their segments; a millisecond or two.
@@ -343,7 +346,7 @@ class CleanerManager(CleaningStates):
 
     # Ending
 
-    def save_end_offset(self, cleaned: LogToClean, end_offset: int) -> None:
+    def save_end_offset(self, cleaned: LogToClean, end_offset: int, stats: CleanStats | None = None) -> None:
         """Write the checkpoint after a pass: everything below `end_offset` is clean. Waits for the disk.
 
         May run in any thread, before `done_cleaning` in the owner's. If another operation has asked for the log since the
@@ -352,14 +355,19 @@ class CleanerManager(CleaningStates):
         Args:
             end_offset: What the pass returned. After an error of the disk, or when the broker stops, the pass's
                 first dirty offset: groups that were swapped in stay, but are not counted as clean.
+            stats: Those of a finished pass. If its map had room for all keys, they say how many records the log has.
 
         Raises:
-            OSError: The checkpoint cannot be read or written.
+            OSError: The counts or the checkpoint cannot be read or written.
         """
-        tp = cleaned.log.topic_partition
-        if not self.is_aborting(tp):
-            self._corrections.pop(tp, None)
-            self._checkpoints.set(cleaned.log, end_offset)
+        log = cleaned.log
+        tp = log.topic_partition
+        if self.is_aborting(tp):
+            return
+        if stats is not None and end_offset == cleaned.upper_offset:
+            save_counts(log, end_offset, stats)
+        self._corrections.pop(tp, None)
+        self._checkpoints.set(log, end_offset)
 
     def done_cleaning(self, cleaned: LogToClean) -> None:
         """End a pass, whatever its result: free the partition, or give it to the operations that have asked for it.
@@ -458,6 +466,20 @@ class CleanerManager(CleaningStates):
             self._checkpoints.drop(from_dir, [log.topic_partition])
         except OSError as error:
             self._note(f"cannot move the cleaner checkpoint of {log.topic_partition}: {error}")
+
+
+def save_counts(log: Log, end_offset: int, stats: CleanStats) -> None:
+    """Keep the numbers of records after a pass over all segments below `end_offset`. OSError: the disk refused."""
+    counted = log.segments.between(-1, end_offset)
+    counts = CleanCounts(
+        start_offset=log.segments.first.base_offset,
+        end_offset=end_offset,
+        size_bytes=sum(segment.size_bytes for segment in counted),
+        records=stats.records_written - stats.markers_written,
+        tombstones=stats.tombstones_written,
+    )
+    record_counts.write(log.files, log.directory, counts)
+    log.counter.clean = counts  # one assignment, which the owner's thread sees whole
 
 
 def _pieces(logs: Sequence[Log]) -> Iterator[range]:

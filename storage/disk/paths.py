@@ -69,6 +69,9 @@ MOVED_FILE: Final = "ottla-moved"
 MOVING_FILE: Final = "ottla-moving"
 """File in a partition directory with the data directory to which its log is moving; see `data_dirs.relocation`."""
 
+RECORDS_FILE: Final = "ottla-records"
+"""File in a partition directory with the numbers of records that the last clean pass left; see `logs.record_counts`."""
+
 TEMPORARY: Final = ".tmp"
 """Suffix of a file that is being written and will be renamed into place."""
 PRIVATE: Final = frozenset({CATALOG_FILE, CATALOG_FILE + TEMPORARY})

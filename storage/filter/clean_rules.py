@@ -92,6 +92,8 @@ class BatchFilter:
         self._record_bytes_max = record_bytes_max
         self._records_read = 0
         self._aborted = self._markers = 0
+        self.markers_kept = 0
+        """Control records that stay."""
         self._rewritten = memoryview(bytearray())  # one batch, its records not packed yet
         self._producers = array("q", bytes(8 * _PRODUCERS_MAX))
         # These batches may have to stay without their records.
@@ -117,6 +119,10 @@ class BatchFilter:
     @property
     def records_read(self) -> int:
         return self._records_read + self._kernel.records_read
+
+    @property
+    def tombstones_kept(self) -> int:
+        return self._kernel.kept_tombstones
 
     @property
     def removed(self) -> RemovedRecords:
@@ -212,8 +218,10 @@ class BatchFilter:
         elif is_unneeded and horizon_ms is not None and horizon_ms <= self._now_ms:
             self._markers += batch.record_count
             self._empty(batch)
+            return
         else:
             self._output.put(batch.view, batch.last_offset, batch.max_timestamp)
+        self.markers_kept += batch.record_count
 
     def _open(self, segment: LogSegment, view: memoryview, at: int) -> int:
         """Filter a compressed batch some of whose records may be dropped; returns its size."""

@@ -224,6 +224,8 @@ class Log(DurableLog):
                     f"append failed halfway: {error!r}"
                 )  # the log has everything about its producers: a start reads it
                 raise
+            if origin is AppendOrigin.COORDINATOR and batch.is_control:
+                self.counter.note_marker()
         return AppendInfo(base_offset, last_offset, log_append_time_ms, self.log_start_offset)
 
     def give_up_large(self) -> None:
@@ -259,6 +261,7 @@ class Log(DurableLog):
         producer_snapshots.take(self.files, self.directory, self.producers, sync=False)
         self.segments.add(segment)
         self._active = segment
+        self.counter.note_roll()
         self._draw_jitter()
         self._must_roll = False
         return segment
@@ -380,6 +383,8 @@ class Log(DurableLog):
         except BaseException as error:
             self._give_up_swap(error)
             raise
+        following = self.segments.higher(old_segments[-1].base_offset)
+        self.counter.note_swap(self.log_end_offset if following is None else following.base_offset)
         new_bases = {segment.base_offset for segment in new_segments}
         merged_away = [segment for segment in old_segments if segment.base_offset not in new_bases]
         self._delete_later(old_segments, merged_away, elapsed_ms)

@@ -28,7 +28,9 @@ from ..segment.index import AbortedTxn
 from ..segment.segment import LogSegment
 from ..steps import Steps
 from ..topics.config import LogConfig
+from . import record_counts
 from .log_parts import LogContents, LogPlace
+from .record_counts import RecordCounter, RecordCounts
 from .segments import SegmentList
 
 
@@ -89,6 +91,7 @@ class LogReader:
         """The end of what consumers may read (exclusive)."""
         self.recovery_point = contents.recovery_point
         """Everything below it survives a power loss; see `LogContents`."""
+        self.counter = RecordCounter(contents.log_end_offset)
         self.is_surveyed = len(self.segments) == 1
         """Whether `survey` has been done or has nothing to read."""
         self._health = place.health
@@ -123,14 +126,26 @@ class LogReader:
         return self._health.leaves_alone
 
     def survey(self) -> None:
-        """Load into memory what the cleaner needs of all sealed segments. In any thread; once after a start.
+        """Load into memory what the cleaner needs of all sealed segments, and the counts of its last pass.
+
+        In any thread; once after a start.
 
         An error is ignored here: the cleaner reads the same again, and it raises there.
         """
         with suppress(Exception):
             for segment in self.segments.non_active():
                 segment.learn_age()
-        self.is_surveyed = True
+        counts = None
+        with suppress(Exception):
+            counts = record_counts.read(self.files, self.directory, self.segments, self.counter.counts_up_to)
+        if not self.is_surveyed:  # otherwise a pass may have begun since
+            self.counter.clean = counts
+            self.is_surveyed = True
+
+    @property
+    def counts(self) -> RecordCounts:
+        """Bounds of the numbers of records, without reading the log. Counts of the last pass are known after a `survey`."""
+        return self.counter.counts(self.log_start_offset, self.log_end_offset, self._active.base_offset)
 
     def fail(self, error: OSError, health: Health | None = None) -> KafkaError:
         """Record an error of the system, and return the error to raise.

@@ -15,6 +15,7 @@ from ...protocol.errors import CorruptRecordError
 from ..disk import paths
 from ..disk.files import Files
 from ..segment.segment import LogSegment
+from . import record_counts
 
 NextOffsetOf = Callable[[int, str], int]
 """Base offset and suffix of a segment -> the offset after its last record, for `finish_swaps`."""
@@ -69,6 +70,7 @@ def swap_files(
         segment.flush()
     for segment in old_segments:
         segment.load_indexes()
+    record_counts.remove(files, directory)  # on disk with the first sync_dir, before any segment goes
     for segment in reversed(new_segments):
         segment.change_suffix(paths.CLEANED, paths.SWAP)
         files.sync_dir(directory)

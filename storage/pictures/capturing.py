@@ -68,6 +68,7 @@ def picture_in_pieces(
         last_stable_offset=log.last_stable_offset,
         high_watermark=log.high_watermark,
         log_end_offset=log_end,
+        counts=log.counts,
         dirty_ratio=found.dirty_ratio,
         min_cleanable_dirty_ratio=found.min_cleanable_dirty_ratio,
         eligible=found.eligible,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from ..cleaning.progress import Phase
+from ..logs.record_counts import RecordCounts
 from .log_picture import Contents, LogPicture, Part, PassPicture, RunningPass
 from .scale import grouped
 
@@ -57,6 +58,7 @@ def sentences(picture: LogPicture) -> Iterator[str]:
         f" {grouped(picture.log_start_offset)} to {grouped(picture.log_end_offset)} (exclusive)."
     )
     yield f"Last stable offset {grouped(picture.last_stable_offset)}, high watermark {grouped(picture.high_watermark)}."
+    yield f"{counts_sentence(picture.counts, is_compacted=picture.is_compacted)}."
     if picture.is_compacted:
         yield (
             f"First dirty offset {grouped(picture.first_dirty_offset)}, uncleanable from"
@@ -65,6 +67,20 @@ def sentences(picture: LogPicture) -> Iterator[str]:
         )
     if picture.running is not None:
         yield f"{running_sentence(picture.running)}."
+
+
+def counts_sentence(counts: RecordCounts, *, is_compacted: bool) -> str:
+    """Describe the number of records."""
+    records = f"{between(counts.records_min, counts.records_max)} records"
+    if not is_compacted:
+        return records
+    live_keys = between(counts.live_keys_min, counts.live_keys_max)
+    return f"{records}, {live_keys} live keys, {between(counts.tombstones_min, counts.tombstones_max)} tombstones"
+
+
+def between(at_least: int, at_most: int) -> str:
+    """Format a number that is known exactly, or only within bounds."""
+    return grouped(at_least) if at_least == at_most else f"{grouped(at_least)} to {grouped(at_most)}"
 
 
 def running_sentence(running: RunningPass) -> str:

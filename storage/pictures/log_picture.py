@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from ..cleaning.eligibility import BlockedReason
 from ..cleaning.progress import Phase
+from ..logs.record_counts import RecordCounts
 
 
 class Part(StrEnum):
@@ -136,6 +137,7 @@ class LogPicture:
     last_stable_offset: int
     high_watermark: int
     log_end_offset: int
+    counts: RecordCounts
     dirty_ratio: float
     min_cleanable_dirty_ratio: float
     eligible: bool

@@ -71,6 +71,7 @@ def test_compaction(kafka_broker: ottla.Broker, kafka_topic: str) -> None:
     assert waits.partition == 0
     assert kafka_broker.dry_run(kafka_topic, force=True).topic == kafka_topic
     assert kafka_broker.picture(kafka_topic).partitions[0].bars
+    assert kafka_broker.topic(kafka_topic).counts.records_max
     (rolled,) = kafka_broker.roll(kafka_topic).partitions
     assert rolled.has_rolled
     (done,) = kafka_broker.compact(kafka_topic, [0], force=True).partitions

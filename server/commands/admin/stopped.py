@@ -165,7 +165,7 @@ class _Compacting:
                 swap=partial(_swap, log, self._clock),
                 checkpoint=_never_abort,
             )
-            manager.save_end_offset(chosen, end_offset)
+            manager.save_end_offset(chosen, end_offset, stats)
         except AbortedError:
             return True  # segments had to be split first
         finally:

@@ -134,6 +134,11 @@ def _cell(value: object) -> str:
     return ",".join(map(_cell, value)) if isinstance(value, list | tuple) else str(value)
 
 
+def bounds_text(at_least: int, at_most: int) -> str:
+    """Format a number that is known exactly, or only within bounds."""
+    return str(at_least) if at_least == at_most else f"{at_least}-{at_most}"
+
+
 def waited_for(reason: str | None) -> str | None:
     """Return what the cleaner waits for with a partition; None if nothing is left to clean, or nothing blocks it."""
     return None if reason in (None, "all_clean", "not_compacted") else reason

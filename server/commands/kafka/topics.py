@@ -4,14 +4,36 @@ from __future__ import annotations
 
 import argparse
 import base64
+from hashlib import blake2b
+from typing import Any
 
+from ...client.kafka import Kafka
 from ...client.reading import EARLIEST, LATEST
 from ..frame.options import bootstrap_option, json_option, name_and_value, number
 from ..frame.parser import Command, Parser
 from ..frame.printing import show, show_json, show_table
 from ..frame.terminal import watch_option, watched
 from .asking import connected
-from .directories import directories_of, directory_text
+from .directories import count_texts, directory_text, places_of
+
+DESCRIBE_HEADER = (
+    "PARTITION",
+    "LEADER",
+    "REPLICAS",
+    "LOG START",
+    "LOG END",
+    "RECORDS",
+    "LIVE KEYS",
+    "DIRECTORY",
+)
+DESCRIBE_NOTES = """\
+columns:
+  RECORDS      records in the log, without transaction markers; A-B if Ottla only knows that it is from A to B
+  LIVE KEYS    keys whose newest record has a value; --json also has the number of tombstones
+
+Apache Kafka does not know these numbers. --scan reads the topic up to the last stable offset, and counts exactly what
+consumers with read_committed get. It needs about 100 bytes of memory for each live key of a partition.
+"""
 
 STATUS_NOTES = """\
 columns:
@@ -29,8 +51,8 @@ columns:
 The reasons follow below the table, each with a suggested command; `ottla explain TOPIC` shows all commands. Then come the data
 directories of the partitions, and the directories to which they are moving.
 
-Without TOPIC, shows all topics with cleanup.policy compact. --json adds sizes in bytes, times in milliseconds since 1970, and
-all counts of the last pass.
+Without TOPIC, shows all topics with cleanup.policy compact. --json adds sizes in bytes, times in milliseconds since 1970, numbers
+of records, and all counts of the last pass.
 """
 
 
@@ -52,21 +74,40 @@ def _list(options: argparse.Namespace) -> None:
         show_table(("TOPIC", "PARTITIONS", "REPLICAS", "ID"), [list(row.values()) for row in rows])
 
 
+def count(kafka: Kafka, topic: str, partition: int) -> dict[str, int]:
+    """Read a partition up to its last stable offset, and count what read_committed consumers get.
+
+    Needs about 100 bytes of memory for each live key.
+    """
+    live: set[bytes] = set()
+    records = tombstones = 0
+    for record in kafka.scan(topic, partition, isolation="read_committed"):
+        records += 1
+        tombstones += record.value is None
+        if record.key is not None:
+            key = blake2b(record.key, digest_size=16).digest()
+            (live.discard if record.value is None else live.add)(key)
+    numbers = {"records": records, "live_keys": len(live), "tombstones": tombstones}
+    return {f"{name}_{bound}": number for name, number in numbers.items() for bound in ("min", "max")}
+
+
 def _describe(options: argparse.Namespace) -> None:
     with connected(options) as cluster:
         topic = cluster.kafka.topic(options.topic)
         starts, ends = cluster.offsets_at(options.topic, EARLIEST), cluster.offsets_at(options.topic, LATEST)
         configs = {each.name: each.value for each in cluster.kafka.configs("topic", topic.name) if not each.is_default}
-        directories = directories_of(cluster.nodes, topic)
-    partitions = [
+        places = places_of(cluster.nodes, topic)
+        if options.scan:
+            for index, place in places.items():
+                places[index] = place._replace(counts=count(cluster.kafka, topic.name, index))
+    partitions: list[dict[str, Any]] = [
         {
             "partition": partition.index,
             "leader": partition.leader,
             "replicas": list(partition.replicas),
             "log_start_offset": starts.get(partition.index),
             "log_end_offset": ends.get(partition.index),
-            "data_dir": directories[partition.index][0],
-            "moving_to": directories[partition.index][1],
+            **places[partition.index]._asdict(),
         }
         for partition in topic.partitions
     ]
@@ -78,10 +119,10 @@ def _describe(options: argparse.Namespace) -> None:
     show(f"{topic.name}  id {_id_text(topic.topic_id)}")
     show(f"  {name}={value}" for name, value in configs.items())
     rows = [
-        [*list(row.values())[:-2], directory_text(*directories[partition.index])]
-        for partition, row in zip(topic.partitions, partitions, strict=True)
+        [*list(row.values())[:-3], *count_texts(row["counts"]), directory_text(row["data_dir"], row["moving_to"])]
+        for row in partitions
     ]
-    show_table(("PARTITION", "LEADER", "REPLICAS", "LOG START", "LOG END", "DIRECTORY"), rows)
+    show_table(DESCRIBE_HEADER, rows)
 
 
 def _id_text(topic_id: bytes) -> str:
@@ -126,8 +167,9 @@ def _list_options(parser: Parser) -> None:
     _common(parser)
 
 
-def _topic_options(parser: Parser) -> None:
+def _describe_options(parser: Parser) -> None:
     parser.add_argument("topic", metavar="TOPIC")
+    parser.add_argument("--scan", action="store_true", help="read all records to count them, on any Kafka")
     _common(parser)
 
 
@@ -176,7 +218,8 @@ ACTIONS = (
         "describe",
         "show the partitions of a topic with leader and offsets, and the options set",
         _describe,
-        _topic_options,
+        _describe_options,
+        DESCRIBE_NOTES,
     ),
     Command("create", "create a topic", _create, _create_options),
     Command("delete", "delete topics", _delete, _delete_options),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ....storage.pictures.legend import parts_in
+from ....storage.pictures.legend import between, parts_in
 from ....storage.pictures.log_picture import LogPicture
 from ...broker.broker import Broker
 from ...control.partitions import topic_named
@@ -28,6 +28,7 @@ class TopicRow:
     name: str
     partitions: int
     replicas: int
+    records: str
     size_bytes: int
     policy: str
     is_internal: bool
@@ -71,7 +72,8 @@ async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
 
 def _row(broker: Broker, topic: TopicState) -> TopicRow:
     policy = topic.configs.get("cleanup.policy", ",".join(broker.config.current.log_defaults.cleanup_policy))
-    return TopicRow(topic.name, topic.partitions, topic.replicas, topic.size_bytes, policy, topic.is_internal)
+    records = between(topic.counts.records_min, topic.counts.records_max)
+    return TopicRow(topic.name, topic.partitions, topic.replicas, records, topic.size_bytes, policy, topic.is_internal)
 
 
 async def topic_page(broker: Broker, fields: Mapping[str, str]) -> Page:

@@ -21,13 +21,15 @@ from support.broker.served import serving
 from support.disk.gated_files import GatedFiles
 
 # Apache Kafka's names, as its guides write them: several in braces, tags without their values, with the node's tag (a process
-# of Kafka has one node). Connections by address are Ottla's own. Kafka's meters and timers are marked so.
+# of Kafka has one node). Connections by address, and the bounds
+# of numbers of records, are Ottla's own. Kafka's meters and timers are marked so.
 NAMES = """
 kafka.log:type=LogCleaner,name={cleaner-recopy-percent,max-clean-time-secs,max-buffer-utilization-percent,max-compaction-delay-secs,DeadThreadCount}
 kafka.log:type=LogCleanerManager,name={max-dirty-percent,time-since-last-run-ms}
 kafka.log:type=LogCleanerManager,name={uncleanable-partitions-count,uncleanable-bytes},logDirectory=
 kafka.utils:type=Throttler,name=cleaner-io METER
 kafka.log:type=Log,name={Size,NumLogSegments,LogStartOffset,LogEndOffset},topic=,partition=
+kafka.log:type=Log,name={Records,LiveKeys,Tombstones},topic=,partition= BOUNDS
 kafka.server:type=BrokerTopicMetrics,name=NoKeyCompactedTopicRecordsPerSec METER
 kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs TIMER
 kafka.log:type=LogManager,name=OfflineLogDirectoryCount
@@ -40,7 +42,12 @@ kafka.server:type=socket-server-metrics,name=broker-connection-accept-rate,node=
 kafka.server:type=socket-server-metrics,name=ip-connection-count,ip=,node=
 """
 
-ATTRIBUTES = {"": [""], "METER": ["#Count", "#OneMinuteRate"], "TIMER": ["#Count", "#Mean", "#Max"]}
+ATTRIBUTES = {
+    "": [""],
+    "BOUNDS": ["#Min", "#Max"],
+    "METER": ["#Count", "#OneMinuteRate"],
+    "TIMER": ["#Count", "#Mean", "#Max"],
+}
 
 
 def expected(table: str) -> Iterator[str]:
@@ -64,7 +71,7 @@ def broker(tmp_path: Path) -> Iterator[ottla.Broker]:
 
 
 def test_metric_names_are_exactly_those_of_kafka(broker: ottla.Broker, client: RawClient) -> None:
-    create_topic(client, "t", 2)
+    create_topic(client, "t", 2, cleanup_policy="compact")
     found = broker.metrics()
     assert {without_values(name) for name in found} == set(expected(NAMES))
     assert all(type(value) in (int, float) for value in found.values())

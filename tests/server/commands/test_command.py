@@ -595,9 +595,14 @@ def test_topics_are_created_listed_described_and_deleted(
     (data_dir,) = broker.inner.config.current.data_dirs
     assert rest == [
         "  cleanup.policy=compact",
-        "PARTITION  LEADER  REPLICAS  LOG START  LOG END  DIRECTORY",
-        f"        0       0         0          0        0  {data_dir}",
-        f"        1       0         0          0        1  {data_dir}",
+        "PARTITION  LEADER  REPLICAS  LOG START  LOG END  RECORDS  LIVE KEYS  DIRECTORY",
+        f"        0       0         0          0        0        0  0          {data_dir}",
+        f"        1       0         0          0        1        1  0-1        {data_dir}",
+    ]
+    assert topics(broker, "describe", "t", "--scan") == 0
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        f"        0       0         0          0        0        0          0  {data_dir}",
+        f"        1       0         0          0        1        1          1  {data_dir}",
     ]
     assert topics(broker, "delete", "t") == 0
     assert capsys.readouterr().out == "deleted t\n"

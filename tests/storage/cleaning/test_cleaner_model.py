@@ -65,6 +65,7 @@ EVERYTHING = {
     *("a batch that is not touched", "a batch emptied", "a batch dropped", "a compressed batch rewritten"),
     *("a horizon set", "a horizon kept", "a marker rewritten", "an aborted transaction kept in the index"),
     *("a lower largest timestamp", "another base timestamp"),
+    *("an exact count of records", "an exact count of live keys"),
     *(f"removed: {reason}" for reason in ("superseded", "keyless", "tombstones", "aborted", "markers")),
 }
 

@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any
 
 from ottla.storage.cleaning.cleaner import CleanStats
+from ottla.storage.cleaning.cleaner_manager import save_counts
 from ottla.storage.disk.files import AbortedError
 from support.cleaner.cleaner_compare import (
     assert_indexes_of_its_batches,
@@ -68,6 +69,7 @@ class Pair(LogPair):
         first_dirty = self.model.first_dirty(self.checkpoint)
         if not self.model.config.is_compact or self.model.dirtiness(first_dirty, self.now_ms).cleanable_bytes == 0:
             return
+        upper_offset = self.model.dirtiness(first_dirty, self.now_ms).upper
         values, before, old_segments = self._live_values(), self.model.batches, list(self.log.segments)
         index_bytes = {
             segment.base_offset: (segment.offset_index.size_bytes, segment.time_index.size_bytes)
@@ -99,6 +101,8 @@ class Pair(LogPair):
                 keeps_range_end=self.model.keeps_range_end,
                 checkpoint=checkpoint,
             )
+            if finished[0] == upper_offset:
+                save_counts(self.log, *finished)
         except AbortedError:
             self.met["a pass given up"] += 1
         except PowerLoss:
@@ -165,6 +169,23 @@ class Pair(LogPair):
 
     def assert_same_outline(self) -> None:
         assert_same_outline(self.log, self.model, self.checkpoint, self.now_ms)
+        self._assert_counts_are_true()
+
+    def _assert_counts_are_true(self) -> None:
+        """Assert that a scan of the log finds what the counts say, whether they are exact or bounds."""
+        self.log.survey()
+        counts, start = self.log.counts, self.log.log_start_offset
+        batches = [each for each in self.model.batches if not each.is_control]
+        records = [record for each in batches for record in each.records if record.offset >= start]
+        tombstones = sum(record.value is None for record in records)
+        assert counts.records_min <= len(records) <= counts.records_max
+        assert counts.tombstones_min <= tombstones <= counts.tombstones_max
+        if self.model.config.is_compact:
+            live = {key for key, value in self.model.committed_values().items() if value is not None}
+            seen = {record.key for record in records}
+            assert counts.live_keys_min <= len(live & seen) <= counts.live_keys_max
+        self.met["an exact count of records"] += counts.records_min == counts.records_max > 0
+        self.met["an exact count of live keys"] += counts.live_keys_min == counts.live_keys_max > 0
 
     def assert_same(self) -> None:
         assert_same(self.log, self.model)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from ottla.storage.cleaning.progress import Phase
+from ottla.storage.logs.record_counts import RecordCounts
 from ottla.storage.pictures.log_picture import Bar, LogPicture, Part, RunningPass
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -36,6 +37,14 @@ def picture(*spec: tuple[str, int, int], start: int = 0, **fields: Any) -> LogPi
         last_stable_offset=offset,
         high_watermark=offset,
         log_end_offset=offset,
+        counts=RecordCounts(
+            records_min=0,
+            records_max=offset - start,
+            live_keys_min=0,
+            live_keys_max=offset - start,
+            tombstones_min=0,
+            tombstones_max=offset - start,
+        ),
         dirty_ratio=0.5,
         min_cleanable_dirty_ratio=0.5,
         eligible=False,

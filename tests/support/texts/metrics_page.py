@@ -25,13 +25,16 @@ for Kafka's logs and cleaner therefore find them. Values are read at the time of
 MEANINGS = {
     "DeadThreadCount": "threads of the cleaner that have died",
     "LogDirectoryOffline": "1 for a data directory that is out of use",
+    "LiveKeys": "bounds of the number of keys whose newest record has a value; compacted logs only",
     "LogEndOffset": "the offset that the next record gets",
     "LogFlushRateAndTimeMs": "syncs of logs, and how long they took",
     "LogStartOffset": "the first offset that can be read",
     "NoKeyCompactedTopicRecordsPerSec": "records without a key that compacted topics have refused",
     "NumLogSegments": "segments of the log",
     "OfflineLogDirectoryCount": "data directories that are out of use",
+    "Records": "bounds of the number of records, without transaction markers; equal if it is exact",
     "Size": "bytes of the log",
+    "Tombstones": "bounds of the number of records without a value; compacted logs only",
     "broker-connection-accept-rate": "connections a second that the node has taken",
     "byte-rate": "bytes a second of a client that falls under a quota",
     "cleaner-io": "bytes that the cleaner has read and written",
@@ -105,9 +108,9 @@ def _row(sample: Sample) -> str:
 def every_sample() -> list[Sample]:
     """Return the samples of a broker with a throttled user."""
     with ottla.Broker(users={"alice": "secret"}, quotas=QUOTAS) as broker:
-        broker.create_topic("orders", partitions=1)
+        broker.create_topic("orders", partitions=1, configs={"cleanup.policy": "compact"})
         broker.records("orders")
-        broker.produce("orders", "paid")  # last, because it is throttled
+        broker.produce("orders", "paid", key="1")  # last, because it is throttled
 
         async def taken() -> list[Sample]:
             inner, its = broker.inner, broker.inner.services

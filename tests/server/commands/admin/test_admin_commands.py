@@ -190,7 +190,7 @@ def test_status_fits_one_screen(running: ottla.Broker) -> None:
     assert lines[0].startswith(f"Ottla {ottla.__version__}, profile dev, up ")
     assert lines[2] == f"clients  {running.bootstrap}"
     text = "\n".join(lines)
-    assert re.search(r"^orders +1 +3 +compact +0\.00 +no +active_segment$", text, re.MULTILINE)
+    assert re.search(r"^orders +1 +3 +0-3 +compact +0\.00 +no +active_segment$", text, re.MULTILINE)
     assert re.search(r"^billing +classic +Empty +2$", text, re.MULTILINE)
     assert "Produce: disconnect before" in text
     assert "__consumer_offsets" not in text and "__consumer_offsets" in said("status --all")
