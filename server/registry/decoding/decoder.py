@@ -16,7 +16,7 @@ from ..records import Content
 from ..schemas.values import Budget, InvalidSchema, Schema, SchemaTooLarge, read_json, write_json
 from ..state import State
 from .frames import Decoded, Frame, Part
-from .values import MAX_BYTES, MAX_STEPS, NotDecodable
+from .values import MAX_BYTES, MAX_CHARACTERS, MAX_STEPS, NotDecodable
 
 READERS_MAX, READERS_CHARACTERS_MAX = 64, 4 << 20
 """Limits of the schemas for which a decoder keeps what it has parsed."""
@@ -65,7 +65,10 @@ class Decoder:
         found = _content_of(state, topic, part, frame, budget)
         if found is None:
             raise NotDecodable("schema not found")
-        return self._reader(state, *found, budget)(frame, budget)
+        text = self._reader(state, *found, budget)(frame, budget)
+        if len(text) > MAX_CHARACTERS:
+            raise NotDecodable(f"too large to be shown ({len(text)} characters of JSON, limit {MAX_CHARACTERS})")
+        return text
 
     def _reader(self, state: State, context: str, content: Content, budget: Budget) -> Read:
         if content.kind == "JSON":
