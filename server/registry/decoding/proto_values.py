@@ -121,10 +121,20 @@ class _Shown(NamedTuple):
     field: Field
     name: str
     cost: int
-    siblings: frozenset[int]
-    """Numbers of the other fields of its oneof."""
+    oneof: str
+    """The name of its oneof; empty if it is in none."""
     has_default: bool
     """Whether its default is shown: it has no presence."""
+
+
+def _shown(field: Field, is_implicit: bool) -> _Shown:
+    """Return a field of a message, whose other fields have no presence if `is_implicit`."""
+    has_default = field.label == "repeated" or field.type == "map"
+    if not field.label and not has_default and (field.target is None or field.target.is_enum):
+        options = dict(each for each in field.options if isinstance(each[1], str))
+        presence = options.get("features.field_presence")
+        has_default = is_implicit if presence is None else presence == "IMPLICIT"
+    return _Shown(field, field.name, name_cost(field.name), "", has_default)
 
 
 class ProtobufDecoder:
@@ -170,29 +180,17 @@ class ProtobufDecoder:
             found = {}
             is_implicit = type_.full_name in self._implicit
             for each in type_.fields:
-                found[each.number] = self._shown(each, each.name, frozenset(), is_implicit)
+                found[each.number] = _shown(each, is_implicit)
             for oneof in type_.oneofs:
-                numbers = frozenset(each.number for each in oneof.fields)
                 for each in oneof.fields:
-                    found[each.number] = self._shown(each, each.name, numbers - {each.number}, False)
+                    found[each.number] = _shown(each, False)._replace(oneof=oneof.name)
             for scope, extend in self._extends.get(type_.full_name, ()):
                 for each in extend.fields:
                     name = f"[{scope}.{each.name}]" if scope else f"[{each.name}]"
-                    found.setdefault(
-                        each.number, self._shown(each, name, frozenset(), False)._replace(has_default=False)
-                    )
+                    added = _Shown(each, name, name_cost(name), "", False)
+                    found.setdefault(each.number, added)
             self._tables[type_.full_name] = found
         return found
-
-    def _shown(self, field: Field, name: str, siblings: frozenset[int], is_implicit: bool) -> _Shown:
-        is_single = not field.label and field.type != "map"
-        is_message = field.target is not None and not field.target.is_enum
-        options = dict(each for each in field.options if isinstance(each[1], str))
-        presence = options.get("features.field_presence")
-        has_default = field.label == "repeated" or field.type == "map"
-        if is_single and not is_message and not siblings:
-            has_default = presence == "IMPLICIT" or (is_implicit and presence is None)
-        return _Shown(field, name, name_cost(name), siblings, has_default)
 
     def symbols(self, enum: Type) -> dict[int, str]:
         """Return the names of an enum by number, the first of each."""
@@ -217,13 +215,17 @@ class _Decoding:
         fields = self._decoder.fields(type_) if type_.full_name else {}
         known: dict[int, list[Raw]] = {}
         others: dict[str, list[Any]] = {}
+        chosen: dict[str, int] = {}
+        """Number of the last field of each oneof."""
         for number, wire, raw in self._parts(data):
             shown = fields.get(number)
             if shown is None or not _fits(shown.field, wire):
                 others.setdefault(str(number), []).append(self._unknown(wire, raw, depth))
                 continue
-            for other in shown.siblings:
-                known.pop(other, None)
+            if shown.oneof:
+                if chosen.get(shown.oneof, number) != number:
+                    del known[chosen[shown.oneof]]
+                chosen[shown.oneof] = number
             known.setdefault(number, []).append(raw)
         if type_.full_name == DECIMAL:
             return self._decimal(known)

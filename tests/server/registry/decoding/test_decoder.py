@@ -1,4 +1,4 @@
-"""Which schema bytes name, and what becomes of them: JSON, or a reason."""
+"""Bytes name a schema, and become JSON, or have a reason why not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.server.registry.decoding.decoder import Decoder
+from ottla.server.registry.decoding.decoder import TOO_MANY, Decoder
 from ottla.server.registry.decoding.frames import Decoded, Frame, frame_of
 from ottla.server.registry.decoding.values import MAX_BYTES, MAX_CHARACTERS, MAX_STEPS
 from ottla.server.registry.parsing import Parser
@@ -155,7 +155,7 @@ def test_values_share_their_steps() -> None:
     assert frame is not None
     found = [decoder.decode(STATE, "t", "value", frame) for _ in range(100)]
     assert found[0].text == '{"total":3}'
-    assert found[-1] == Decoded("1", None, "not decoded, as the values before took too long; read fewer at once")
+    assert found[-1] == Decoded("1", None, TOO_MANY)
 
 
 def test_a_reference_to_another_schema_is_noticed() -> None:
