@@ -12,7 +12,16 @@ from typing import Any
 from ..schemas.avro import AvroSchema, Type
 from ..schemas.values import Budget
 from .avro_logical import logical
-from .values import NotDecodable, base64_text, check_depth, double, name_cost, single
+from .values import (
+    CONTAINER_STEPS,
+    FORMATTED_STEPS,
+    NotDecodable,
+    base64_text,
+    check_depth,
+    double,
+    name_cost,
+    single,
+)
 
 
 def decode_avro(schema: AvroSchema, data: bytes, budget: Budget) -> Any:
@@ -51,10 +60,14 @@ class _Reader:
         read = _SIMPLE.get(kind.kind)
         if read is not None:
             value = read(self, kind)
-            return logical(kind, value) if kind.props or isinstance(value, bytes) else value
+            if kind.props or isinstance(value, bytes):
+                self._budget.spend(FORMATTED_STEPS)
+                return logical(kind, value)
+            return value
+        if kind.kind == "union":
+            return self._value(kind.branches[self._index("union", len(kind.branches))], depth)
+        self._budget.spend(CONTAINER_STEPS)
         match kind.kind:
-            case "union":
-                return self._value(kind.branches[self._index("union", len(kind.branches))], depth)
             case "array":
                 return [self._value(kind.branches[0], depth + 1) for _ in self._items()]
             case "map":
@@ -115,6 +128,7 @@ class _Reader:
 
     def _float(self, kind: Type) -> float | str:
         del kind
+        self._budget.spend(FORMATTED_STEPS)
         return single(struct.unpack("<f", self._take(4))[0])
 
     def _double(self, kind: Type) -> float | str:

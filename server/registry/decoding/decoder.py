@@ -16,7 +16,7 @@ from ..records import Content
 from ..schemas.values import Budget, InvalidSchema, Schema, SchemaTooLarge, read_json, write_json
 from ..state import State
 from .frames import Decoded, Frame, Part
-from .values import MAX_BYTES, MAX_STEPS, NotDecodable
+from .values import MAX_BYTES, MAX_CHARACTERS, MAX_STEPS, NotDecodable
 
 READERS_MAX, READERS_CHARACTERS_MAX = 64, 4 << 20
 """Limits of the schemas for which a decoder keeps what it has parsed."""
@@ -24,6 +24,7 @@ CHARACTERS_PER_STEP = 10
 """Characters of a schema's text whose parsing costs one step."""
 LOOK_UPS_PER_STEP = 5
 """Contexts, and versions with one id, whose look-up costs one step."""
+TOO_MANY = "not decoded, as the values before it took too long; read fewer at once"
 
 Read = Callable[[Frame, Budget], str]
 
@@ -45,6 +46,8 @@ class Decoder:
     def decode(self, state: State, topic: str, part: Part, frame: Frame) -> Decoded:
         """Return the key or value of a frame as JSON, or the reason why not."""
         name = str(frame.schema)
+        if self._left <= 0:
+            return Decoded(name, None, TOO_MANY)
         limit = int(min(MAX_STEPS, self._left))
         budget = Budget(limit)
         try:
@@ -53,7 +56,7 @@ class Decoder:
             return Decoded(name, None, str(error))
         except SchemaTooLarge:
             if limit < MAX_STEPS:
-                return Decoded(name, None, "not decoded, as the values before took too long; read fewer at once")
+                return Decoded(name, None, TOO_MANY)
             return Decoded(name, None, f"too large to be decoded (limit {MAX_STEPS} steps)")
         finally:
             self._left -= limit - budget.left
@@ -65,12 +68,16 @@ class Decoder:
         found = _content_of(state, topic, part, frame, budget)
         if found is None:
             raise NotDecodable("schema not found")
-        return self._reader(state, *found, budget)(frame, budget)
+        text = self._reader(state, *found, budget)(frame, budget)
+        if len(text) > MAX_CHARACTERS:
+            raise NotDecodable(f"too large to be shown ({len(text)} characters of JSON, limit {MAX_CHARACTERS})")
+        return text
 
     def _reader(self, state: State, context: str, content: Content, budget: Budget) -> Read:
         if content.kind == "JSON":
             return _json_text
         reached = self._parser.reached(state, context, content)
+        budget.spend(len(reached))
         key = (context, content.guid, *(each.guid for each in reached.values()))
         found = self._readers.get(key)
         if found is None:

@@ -50,8 +50,9 @@ def frame_of(part: Part, content: bytes | None, headers: Sequence[tuple[str, byt
     """Return the frame of a key or a value; None if it names no schema."""
     if content is None:
         return None
+    wanted = f"__{part}_schema_id"
     for name, value in headers:
-        if name == f"__{part}_schema_id" and value is not None:
+        if name == wanted and value is not None:
             if len(value) >= _GUID_BYTES and value[0] == _MAGIC_GUID:
                 return Frame(str(uuid.UUID(bytes=value[1:_GUID_BYTES])), value, _GUID_BYTES, content)
             schema_id = _id(value)

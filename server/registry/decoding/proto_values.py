@@ -14,14 +14,23 @@ from ..schemas.proto import Extend, Field, File, Type
 from ..schemas.proto_text import MAX_NESTING
 from ..schemas.values import Budget, Schema, reached
 from .proto_plain import ANY, DECIMAL, PLAIN, decimal, known_types, plain
-from .values import NotDecodable, base64_text, check_depth, double, name_cost, single
+from .values import (
+    CONTAINER_STEPS,
+    FORMATTED_STEPS,
+    NotDecodable,
+    base64_text,
+    check_depth,
+    double,
+    name_cost,
+    single,
+)
 
 VARINT, FIXED64, BYTES, GROUP, END, FIXED32 = range(6)
 _MASK64 = (1 << 64) - 1
 _NOTHING = Type("")
 """A message of which no field is known."""
 
-Raw = int | memoryview
+Raw = int | bytes
 """A number, or the bytes of a field."""
 
 
@@ -46,13 +55,14 @@ def _zigzag(bits: int) -> Callable[[int], int]:
     return lambda raw: (raw & mask) >> 1 ^ -(raw & 1)
 
 
-def _text(raw: memoryview) -> str:
+def _text(raw: bytes) -> str:
     try:
-        return str(raw, "utf-8")
+        return raw.decode()
     except UnicodeDecodeError:
         raise NotDecodable("string: invalid UTF-8") from None
 
 
+_FLOAT = _Scalar(FIXED32, lambda raw: single(struct.unpack("<f", raw.to_bytes(4, "little"))[0]), 0.0)
 _SCALARS = {
     **{name: _Scalar(VARINT, _signed(bits), 0) for name, bits in (("int32", 32), ("int64", 64))},
     **{name: _Scalar(VARINT, _unsigned(bits), 0) for name, bits in (("uint32", 32), ("uint64", 64))},
@@ -61,7 +71,7 @@ _SCALARS = {
     "fixed64": _Scalar(FIXED64, _unsigned(64), 0),
     "sfixed32": _Scalar(FIXED32, _signed(32), 0),
     "sfixed64": _Scalar(FIXED64, _signed(64), 0),
-    "float": _Scalar(FIXED32, lambda raw: single(struct.unpack("<f", raw.to_bytes(4, "little"))[0]), 0.0),
+    "float": _FLOAT,
     "double": _Scalar(FIXED64, lambda raw: double(struct.unpack("<d", raw.to_bytes(8, "little"))[0]), 0.0),
     "bool": _Scalar(VARINT, bool, False),
     "string": _Scalar(BYTES, _text, ""),
@@ -94,14 +104,13 @@ def read_indexes(data: bytes, start: int) -> tuple[list[int], int]:
     Raises:
         NotDecodable: There are none.
     """
-    view = memoryview(data)
-    count, at = _varint(view, start)
+    count, at = _varint(data, start)
     count = count >> 1 ^ -(count & 1)
     if not 0 <= count <= MAX_NESTING:
         raise NotDecodable(f"message indexes: number out of range ({count}, limit {MAX_NESTING})")
     found = []
     for _ in range(count):
-        raw, at = _varint(view, at)
+        raw, at = _varint(data, at)
         found.append(raw >> 1 ^ -(raw & 1))
     return found or [0], at
 
@@ -112,10 +121,20 @@ class _Shown(NamedTuple):
     field: Field
     name: str
     cost: int
-    siblings: frozenset[int]
-    """Numbers of the other fields of its oneof."""
+    oneof: str
+    """The name of its oneof; empty if it is in none."""
     has_default: bool
     """Whether its default is shown: it has no presence."""
+
+
+def _shown(field: Field, is_implicit: bool) -> _Shown:
+    """Return a field of a message, whose other fields have no presence if `is_implicit`."""
+    has_default = field.label == "repeated" or field.type == "map"
+    if not field.label and not has_default and (field.target is None or field.target.is_enum):
+        options = dict(each for each in field.options if isinstance(each[1], str))
+        presence = options.get("features.field_presence")
+        has_default = is_implicit if presence is None else presence == "IMPLICIT"
+    return _Shown(field, field.name, name_cost(field.name), "", has_default)
 
 
 class ProtobufDecoder:
@@ -149,7 +168,7 @@ class ProtobufDecoder:
             NotDecodable: They are not in Protobuf's format, or a text in them is not UTF-8.
             SchemaTooLarge: The budget is spent.
         """
-        return _Decoding(self, budget).message(message, memoryview(data), 1)
+        return _Decoding(self, budget).message(message, data, 1)
 
     def type_named(self, full_name: str) -> Type | None:
         return self._types.get(full_name)
@@ -161,29 +180,17 @@ class ProtobufDecoder:
             found = {}
             is_implicit = type_.full_name in self._implicit
             for each in type_.fields:
-                found[each.number] = self._shown(each, each.name, frozenset(), is_implicit)
+                found[each.number] = _shown(each, is_implicit)
             for oneof in type_.oneofs:
-                numbers = frozenset(each.number for each in oneof.fields)
                 for each in oneof.fields:
-                    found[each.number] = self._shown(each, each.name, numbers - {each.number}, False)
+                    found[each.number] = _shown(each, False)._replace(oneof=oneof.name)
             for scope, extend in self._extends.get(type_.full_name, ()):
                 for each in extend.fields:
                     name = f"[{scope}.{each.name}]" if scope else f"[{each.name}]"
-                    found.setdefault(
-                        each.number, self._shown(each, name, frozenset(), False)._replace(has_default=False)
-                    )
+                    added = _Shown(each, name, name_cost(name), "", False)
+                    found.setdefault(each.number, added)
             self._tables[type_.full_name] = found
         return found
-
-    def _shown(self, field: Field, name: str, siblings: frozenset[int], is_implicit: bool) -> _Shown:
-        is_single = not field.label and field.type != "map"
-        is_message = field.target is not None and not field.target.is_enum
-        options = dict(each for each in field.options if isinstance(each[1], str))
-        presence = options.get("features.field_presence")
-        has_default = field.label == "repeated" or field.type == "map"
-        if is_single and not is_message and not siblings:
-            has_default = presence == "IMPLICIT" or (is_implicit and presence is None)
-        return _Shown(field, name, name_cost(name), siblings, has_default)
 
     def symbols(self, enum: Type) -> dict[int, str]:
         """Return the names of an enum by number, the first of each."""
@@ -201,19 +208,24 @@ class _Decoding:
         self._decoder = decoder
         self._budget = budget
 
-    def message(self, type_: Type, data: memoryview, depth: int) -> Any:
+    def message(self, type_: Type, data: bytes, depth: int) -> Any:
         check_depth(depth)
+        self._budget.spend(CONTAINER_STEPS)
         type_ = known_types().get(type_.full_name, type_)
         fields = self._decoder.fields(type_) if type_.full_name else {}
         known: dict[int, list[Raw]] = {}
         others: dict[str, list[Any]] = {}
+        chosen: dict[str, int] = {}
+        """Number of the last field of each oneof."""
         for number, wire, raw in self._parts(data):
             shown = fields.get(number)
             if shown is None or not _fits(shown.field, wire):
                 others.setdefault(str(number), []).append(self._unknown(wire, raw, depth))
                 continue
-            for other in shown.siblings:
-                known.pop(other, None)
+            if shown.oneof:
+                if chosen.get(shown.oneof, number) != number:
+                    del known[chosen[shown.oneof]]
+                chosen[shown.oneof] = number
             known.setdefault(number, []).append(raw)
         if type_.full_name == DECIMAL:
             return self._decimal(known)
@@ -227,7 +239,7 @@ class _Decoding:
             found[name] = values[0] if len(values) == 1 else values
         return self._any(known, depth) if type_.full_name == ANY else plain(type_.full_name, found)
 
-    def _parts(self, data: memoryview) -> Iterator[tuple[int, int, Raw]]:
+    def _parts(self, data: bytes) -> Iterator[tuple[int, int, Raw]]:
         """Yield number, wire type and content of each field."""
         at = 0
         while at < len(data):
@@ -241,7 +253,7 @@ class _Decoding:
             assert raw is not None
             yield number, wire, raw
 
-    def _group(self, number: int, data: memoryview, start: int) -> tuple[memoryview, int]:
+    def _group(self, number: int, data: bytes, start: int) -> tuple[bytes, int]:
         """Return the bytes of a group, and where the field ends."""
         open_groups, at = [number], start
         while open_groups:
@@ -262,7 +274,7 @@ class _Decoding:
         if wire == GROUP:
             return self.message(_NOTHING, raw, depth + 1)
         try:
-            text = str(raw, "utf-8")
+            text = raw.decode()
         except UnicodeDecodeError:
             return base64_text(raw)
         return text if text.isprintable() else base64_text(raw)
@@ -279,11 +291,11 @@ class _Decoding:
         target = field.target
         if target is None or target.is_enum:
             scalar = _scalar(field)
+            if scalar is _FLOAT:
+                self._budget.spend(FORMATTED_STEPS)
             value = scalar.read(raws[-1]) if raws else scalar.default
             return value if target is None else self._symbol(target, value)
-        whole = raws[0] if len(raws) == 1 else memoryview(b"".join(raws))  # type: ignore[arg-type]
-        assert isinstance(whole, memoryview)
-        return self.message(target, whole, depth + 1)
+        return self.message(target, b"".join(each for each in raws if isinstance(each, bytes)), depth + 1)
 
     def _repeated(self, field: Field, raws: Sequence[Raw], depth: int) -> Iterator[Any]:
         scalar = None if field.target is not None and not field.target.is_enum else _scalar(field)
@@ -302,7 +314,7 @@ class _Decoding:
         value = Field("", 2, field.value, target=field.target)
         found = {}
         for raw in raws:
-            assert isinstance(raw, memoryview)
+            assert isinstance(raw, bytes)
             parts: dict[int, list[Raw]] = {1: [], 2: []}
             for number, wire, inner in self._parts(raw):
                 if number in parts and _fits(key if number == 1 else value, wire):
@@ -321,8 +333,8 @@ class _Decoding:
         return name
 
     def _any(self, known: dict[int, list[Raw]], depth: int) -> dict[str, Any]:
-        url, data = known.get(1, [memoryview(b"")])[-1], known.get(2, [memoryview(b"")])[-1]
-        assert isinstance(url, memoryview) and isinstance(data, memoryview)
+        url, data = known.get(1, [b""])[-1], known.get(2, [b""])[-1]
+        assert isinstance(url, bytes) and isinstance(data, bytes)
         name = _text(url)
         target = self._decoder.type_named(name.rpartition("/")[2])
         if target is None or target.is_enum:
@@ -331,9 +343,9 @@ class _Decoding:
         return {"@type": name} | ({"value": found} if target.full_name in PLAIN else found)
 
     def _decimal(self, known: dict[int, list[Raw]]) -> str:
-        value, scale = known.get(1, [memoryview(b"")])[-1], known.get(3, [0])[-1]
-        assert isinstance(value, memoryview) and isinstance(scale, int)
-        return decimal(bytes(value), _signed(32)(scale))
+        value, scale = known.get(1, [b""])[-1], known.get(3, [0])[-1]
+        assert isinstance(value, bytes) and isinstance(scale, int)
+        return decimal(value, _signed(32)(scale))
 
 
 def _scalar(field: Field) -> _Scalar:
@@ -350,7 +362,7 @@ def _fits(field: Field, wire: int) -> bool:
     return wire == scalar.wire or (wire == BYTES and field.label == "repeated")
 
 
-def _part(data: memoryview, at: int) -> tuple[int, int, Raw | None, int]:
+def _part(data: bytes, at: int) -> tuple[int, int, Raw | None, int]:
     """Return number, wire type and content of the field at a position, and where it ends. Groups have no content."""
     key, at = _varint(data, at)
     number, wire = key >> 3, key & 7
@@ -369,7 +381,7 @@ def _part(data: memoryview, at: int) -> tuple[int, int, Raw | None, int]:
     return number, wire, raw, at
 
 
-def _number(data: memoryview, at: int, wire: int) -> tuple[int, int]:
+def _number(data: bytes, at: int, wire: int) -> tuple[int, int]:
     if wire == VARINT:
         return _varint(data, at)
     end = at + (4 if wire == FIXED32 else 8)
@@ -378,7 +390,7 @@ def _number(data: memoryview, at: int, wire: int) -> tuple[int, int]:
     return int.from_bytes(data[at:end], "little"), end
 
 
-def _varint(data: memoryview, at: int) -> tuple[int, int]:
+def _varint(data: bytes, at: int) -> tuple[int, int]:
     found = shift = 0
     for byte in data[at : at + 10]:
         at += 1

@@ -15,7 +15,7 @@ from .values import MAX_STEPS
 MAX_STEPS_AT_ONCE = 2 * MAX_STEPS
 """Steps of all values of a call: about a second."""
 Frames = tuple[Frame | None, Frame | None]
-"""Those of the key and of the value of a record."""
+"""Frames of the key and of the value of a record."""
 Shown = tuple[Decoded | None, Decoded | None]
 
 

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.server.registry.decoding.avro_values import decode_avro
-from ottla.server.registry.decoding.values import MAX_DEPTH, NotDecodable
+from ottla.server.registry.decoding.values import MAX_DEPTH, MAX_STEPS, NotDecodable
 from ottla.server.registry.schemas import parse_schema
 from ottla.server.registry.schemas.values import Budget, SchemaTooLarge
 from support.noted import each_case
@@ -252,6 +252,21 @@ def test_items_without_bytes_are_limited(items: Any) -> None:
     endless = b"\xfe" + b"\xff" * 8 + b"\1"
     with pytest.raises(SchemaTooLarge):
         decoded({"type": "array", "items": items}, endless)
+
+
+@each_case(
+    "items, item, count",
+    [
+        ({"type": "array", "items": "int"}, b"\0", 60_000),
+        ({"type": "long", "logicalType": "timestamp-millis"}, b"\0", 60_000),
+        ("float", bytes(4), 60_000),
+    ],
+)
+def test_items_that_take_longer_are_fewer(items: Any, item: bytes, count: int) -> None:
+    encoded_count = written("long", count)
+    with pytest.raises(SchemaTooLarge):
+        decoded({"type": "array", "items": items}, encoded_count + item * count + b"\0", MAX_STEPS)
+    decoded({"type": "array", "items": items}, written("long", 30_000) + item * 30_000 + b"\0", MAX_STEPS)
 
 
 def test_long_names_are_limited() -> None:

@@ -1,4 +1,4 @@
-"""Which schema bytes name, and what becomes of them: JSON, or a reason."""
+"""Bytes name a schema, and become JSON, or have a reason why not."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from ottla.server.registry.decoding.decoder import Decoder
+from ottla.server.registry.decoding.decoder import TOO_MANY, Decoder
 from ottla.server.registry.decoding.frames import Decoded, Frame, frame_of
-from ottla.server.registry.decoding.values import MAX_BYTES, MAX_STEPS
+from ottla.server.registry.decoding.values import MAX_BYTES, MAX_CHARACTERS, MAX_STEPS
 from ottla.server.registry.parsing import Parser
 from ottla.server.registry.records import Content, Entry, KeyType, Reference, Version, content_of
 from ottla.server.registry.state import State
+from support.broker.registry_calls import record_schema
 from support.noted import each_case
 
 GUID = "12345678-1234-5678-1234-567812345678"
@@ -71,6 +72,7 @@ STATE = state_of(
     ("broken", 6, content_of("AVRO", '"no type"')),
     ("dangling", 7, content_of("AVRO", OF_ORDER, (Reference("Order", "absent", 1),))),
     ("foreign", 8, content_of("THRIFT", "struct A {}")),
+    ("two", 10, content_of("AVRO", record_schema("a string", "b string"))),
     ("long", 9, content_of("AVRO", json.dumps({"type": "array", "items": "null"}))),
 )
 
@@ -112,6 +114,11 @@ def test_values_are_shown_as_json(schema_id: int, data: bytes, text: str) -> Non
         (8, b"", "schemaType: invalid ('THRIFT', expected one of AVRO, JSON, PROTOBUF)"),
         (99, b"", "schema not found"),
         (1, bytes(MAX_BYTES), f"too large to be decoded ({MAX_BYTES + 5} bytes, limit {MAX_BYTES})"),
+        (
+            10,
+            b"\x80\x80\x20" + b"\1" * (1 << 18) + b"\x80\x80\x20" + b"\1" * (1 << 18),
+            f"too large to be shown ({6 * (1 << 19) + 15} characters of JSON, limit {MAX_CHARACTERS})",
+        ),
         (9, b"\xfe\xff\xff\xff\1\0", f"too large to be decoded (limit {MAX_STEPS} steps)"),
     ],
 )
@@ -148,7 +155,7 @@ def test_values_share_their_steps() -> None:
     assert frame is not None
     found = [decoder.decode(STATE, "t", "value", frame) for _ in range(100)]
     assert found[0].text == '{"total":3}'
-    assert found[-1] == Decoded("1", None, "not decoded, as the values before took too long; read fewer at once")
+    assert found[-1] == Decoded("1", None, TOO_MANY)
 
 
 def test_a_reference_to_another_schema_is_noticed() -> None:

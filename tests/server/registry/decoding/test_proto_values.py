@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import struct
+import tracemalloc
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -438,3 +439,15 @@ def test_defaults_of_many_fields_are_limited() -> None:
     many = " ".join(f"int32 {'n' * 900}{number} = {number};" for number in range(1, 201))
     with pytest.raises(SchemaTooLarge):
         decoded(text % many, tag(1, 2, b"\0") * 100)
+
+
+def test_a_large_oneof_takes_memory_in_proportion() -> None:
+    members = " ".join(f"int32 m{number} = {number};" for number in range(1, 2_001))
+    decoder = ProtobufDecoder(schema(message(f"oneof o {{ {members} }}")))
+    data = b"\x08\1\x10\2" * 1_000
+    tracemalloc.start()
+    try:
+        assert decoder.decode(message_at(decoder.file, [0]), data, Budget()) == {"m2": 2}
+        assert tracemalloc.get_traced_memory()[1] < 10 << 20
+    finally:
+        tracemalloc.stop()

@@ -172,7 +172,7 @@ def test_new_schemas_are_read_when_they_may_be_needed() -> None:
             broker.reset()  # the next registry gives the same id again
 
 
-def test_what_cannot_be_read_has_a_reason() -> None:
+def test_unreadable_schemas_have_a_reason() -> None:
     with ottla.Broker(schema_registry=True) as broker, Kafka(broker.bootstrap) as kafka:
         broker.produce("t", b"\0\0\0\0\1\6")
         broker.create_topic("_schemas", configs={"cleanup.policy": "compact"})
