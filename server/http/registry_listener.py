@@ -18,7 +18,7 @@ from ..registry.endpoints import ENDPOINTS, Endpoint, Plain, Request, in_context
 from ..registry.errors import RegistryError
 from ..registry.registry import registry_of
 from ..runtime.errors import ControlError
-from ..runtime.threads import in_worker
+from ..runtime.threads import Worker, in_worker
 from .access import HttpRefusal
 from .call import JSON_TYPE, Supervisor
 from .conversation import Answers, HttpConversation
@@ -85,7 +85,7 @@ class RegistryAnswering:
                 return Reply(200, found.text.encode(errors="replace"), PLAIN)
             if _is_small(found):
                 return Reply(200, json.dumps(found).encode(), CONTENT_TYPE)
-            return Reply(200, await in_worker(encoded, found), CONTENT_TYPE)
+            return Reply(200, await in_worker(encoded, found, Worker.REGISTRY), CONTENT_TYPE)
         except RegistryError as error:
             return refusal(error.status, str(error), code=error.code)
         except HttpRefusal as error:
@@ -103,7 +103,9 @@ class RegistryAnswering:
 async def _parsed(body: bytes) -> Mapping[str, Any]:
     if not body:
         return {}
-    return json_object(body) if len(body) <= READ_AT_ONCE_BYTES else await in_worker(json_object, body)
+    if len(body) <= READ_AT_ONCE_BYTES:
+        return json_object(body)
+    return await in_worker(json_object, body, Worker.SCHEMAS)
 
 
 def _is_small(found: Any) -> bool:

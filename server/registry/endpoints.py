@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from ..runtime.threads import in_worker
+from ..runtime.threads import Worker, in_worker
 from . import errors
 from .names import DEFAULT_CONTEXT, EVERYTHING, SUBJECT_CHARACTERS_MAX, bare_name, context_named, context_of, normalized
 from .records import (
@@ -232,7 +232,7 @@ async def _schemas(registry: Registry, request: Request) -> Json:
             )
         return [_version_fields(each) for each in page]
 
-    return await in_worker(listed, await registry.state())
+    return await in_worker(listed, await registry.state(), Worker.REGISTRY)
 
 
 @endpoint("GET", "/schemas/ids/{id}")
@@ -263,7 +263,7 @@ async def _subjects_of_id(registry: Registry, request: Request) -> Json:
         found = [each.subject for each in state.places(context, schema_id) if is_shown(each)]
         return request.page(list(dict.fromkeys(found)))
 
-    return await in_worker(listed, state)
+    return await in_worker(listed, state, Worker.REGISTRY)
 
 
 @endpoint("GET", "/schemas/ids/{id}/versions")
@@ -275,7 +275,7 @@ async def _versions_of_id(registry: Registry, request: Request) -> Json:
         found = [each for each in state.places(context, schema_id) if is_shown(each)]
         return request.page([{"subject": each.subject, "version": each.version} for each in found])
 
-    return await in_worker(listed, state)
+    return await in_worker(listed, state, Worker.REGISTRY)
 
 
 @endpoint("GET", "/schemas/guids/{guid}")
@@ -322,7 +322,11 @@ async def _text(registry: Registry, request: Request, context: str, content: Con
 
 async def _new_schema(request: Request) -> NewSchema:
     """Return the schema in the body: digests of large bodies are computed in a worker thread."""
-    return request.new_schema() if request.body_bytes <= AT_ONCE_BYTES else await in_worker(Request.new_schema, request)
+    return (
+        request.new_schema()
+        if request.body_bytes <= AT_ONCE_BYTES
+        else await in_worker(Request.new_schema, request, Worker.REGISTRY)
+    )
 
 
 # Subjects
@@ -331,7 +335,9 @@ async def _new_schema(request: Request) -> NewSchema:
 @endpoint("GET", "/contexts")
 async def _contexts(registry: Registry, request: Request) -> Json:
     return await in_worker(
-        lambda state: request.page(sorted({DEFAULT_CONTEXT, *list(state.contexts)})), await registry.state()
+        lambda state: request.page(sorted({DEFAULT_CONTEXT, *list(state.contexts)})),
+        await registry.state(),
+        Worker.REGISTRY,
     )
 
 
@@ -343,7 +349,7 @@ async def _subjects(registry: Registry, request: Request) -> Json:
         found = _subjects_with_prefix(state, request)
         return request.page([each for each in found if any(map(is_shown, _versions_in(state, each)))])
 
-    return await in_worker(listed, await registry.state())
+    return await in_worker(listed, await registry.state(), Worker.REGISTRY)
 
 
 def _versions_in(state: State, subject: str) -> list[Version]:
@@ -393,7 +399,9 @@ async def _versions(registry: Registry, request: Request) -> Json:
         raise errors.subject_not_found(subject)
     is_shown = request.deleted
     return await in_worker(
-        lambda state: request.page([each.version for each in _versions_in(state, subject) if is_shown(each)]), state
+        lambda state: request.page([each.version for each in _versions_in(state, subject) if is_shown(each)]),
+        state,
+        Worker.REGISTRY,
     )
 
 
@@ -424,7 +432,7 @@ async def _referenced_by(registry: Registry, request: Request) -> Json:
         referrers = state.at(list(state.referrers.get(found.place, ())))
         return request.page(sorted({each.id for each in referrers if is_shown(each)}))
 
-    return await in_worker(listed, state)
+    return await in_worker(listed, state, Worker.REGISTRY)
 
 
 @endpoint("DELETE", "/subjects/{subject}/versions/{version}")

@@ -1,15 +1,18 @@
 """The registry of a broker's run: registers, looks up, compares and deletes schemas, and sets levels and modes.
 
 One write at a time. A write is decided on the state, written to `_schemas`, and then part of the state; nothing else is kept.
+A new version is parsed and compared before its turn, so that other subjects need not wait for large schemas.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import is_
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 import trio
 
@@ -35,13 +38,15 @@ from .records import (
     schema_tombstone,
 )
 from .schemas import LEVELS, InvalidSchema, Schema, find_incompatibilities
-from .state import IMPORT, MODES, READONLY, READONLY_OVERRIDE, READWRITE, State
+from .state import IMPORT, MODES, READONLY, READONLY_OVERRIDE, READWRITE, State, reference_places
 from .topic import SchemasTopic
 
 LATEST = -1
 """The newest version that is not deleted."""
 COMPARED_MAX = 1_000
 """Maximum number of older versions that a new one is compared with."""
+COMPARED_CHARACTERS = 256 << 10
+"""Size of the older versions that are compared in one go; then it is another request's turn."""
 AT_ONCE_CHARACTERS = 16 << 10
 """Maximum size of a known schema whose digest is computed on Trio's thread: well below a millisecond."""
 TOMBSTONES_MAX = 100
@@ -77,6 +82,8 @@ class Registry:
         self.topic = SchemasTopic(broker)
         self.parser = Parser()
         self._writing = trio.Lock()
+        self._registering: WeakValueDictionary[str, trio.Lock] = WeakValueDictionary()
+        """Locks of subjects that get a new version; held around `_writing`, never inside it."""
 
     async def state(self) -> State:
         """Return the present state."""
@@ -90,28 +97,45 @@ class Registry:
         Raises:
             RegistryError: 42201: it is invalid; 409: it is incompatible; 42205: the mode does not allow it.
         """
-        async with self._writing:
-            state = await self.topic.settled()
-            _check_may_register(state, subject, new)
-            found = await self._find(state, subject, new, deleted=False)
-            if isinstance(found, Version) and new.id in (None, found.id) and new.version in (None, found.version):
-                return found
-            content = found.content if isinstance(found, Version) else found
-            if new.id is None:
-                await self._check_compatible(state, subject, content)
-            state = await self.state()
-            made = _new_version(state, subject, content, new)
-            state.check_room(made)
-            replaced = [
-                each for each in state.subjects.get(subject, {}).values() if each.is_deleted and each.id == made.id
-            ]
-            await self.topic.append(
-                lambda: [
-                    schema_record(made),
-                    *(schema_tombstone(*each.place) for each in replaced if each.version != made.version),
-                ]
-            )
+        async with self._alone(subject):
+            made = None
+            while made is None:
+                state = await self.topic.settled()
+                _check_may_register(state, subject, new)
+                found = await self._find(state, subject, new, deleted=False)
+                if isinstance(found, Version) and new.id in (None, found.id) and new.version in (None, found.version):
+                    return found
+                content = found.content if isinstance(found, Version) else found
+                decided_on = _grounds(state, subject, content)
+                if new.id is None:
+                    await self._check_compatible(state, subject, content)
+                async with self._writing:
+                    state = await self.topic.settled()
+                    if all(map(is_, decided_on, _grounds(state, subject, content))):
+                        made = await self._write(state, subject, content, new)
             return made
+
+    async def _write(self, state: State, subject: str, content: Content, new: NewSchema) -> Version:
+        _check_may_register(state, subject, new)
+        made = _new_version(state, subject, content, new)
+        state.check_room(made)
+        replaced = [each for each in state.subjects.get(subject, {}).values() if each.is_deleted and each.id == made.id]
+        await self.topic.append(
+            lambda: [
+                schema_record(made),
+                *(schema_tombstone(*each.place) for each in replaced if each.version != made.version),
+            ]
+        )
+        return made
+
+    @asynccontextmanager
+    async def _alone(self, subject: str) -> AsyncIterator[None]:
+        """Keep other writes to the subject's versions waiting in the block."""
+        lock = self._registering.get(subject)
+        if lock is None:
+            lock = self._registering[subject] = trio.Lock()
+        async with lock:
+            yield
 
     async def look_up(self, subject: str, new: NewSchema, *, deleted: bool) -> Version:
         """Return the version of a subject that has this schema. RegistryError: 40401, 40403."""
@@ -215,11 +239,10 @@ class Registry:
             older = []
         elif not level.endswith("_TRANSITIVE"):
             older = older[-1:]
-        older = older[-COMPARED_MAX:]
 
         def compare(parse: Parse) -> list[str]:
             candidate = parse(content)
-            for each in reversed(older):
+            for each in compared:
                 try:
                     previous = parse(each.content)
                 except InvalidSchema as error:
@@ -234,13 +257,18 @@ class Registry:
                     ]
             return []
 
-        return await self._parsed(state, context_of(subject), [content, *(each.content for each in older)], compare)
+        reasons: list[str] = []
+        for compared in _groups(older[-COMPARED_MAX:][::-1]):
+            if not reasons:
+                contents = [content, *(each.content for each in compared)]
+                reasons = await self._parsed(state, context_of(subject), contents, compare)
+        return reasons
 
     # Deletions
 
     async def delete_subject(self, subject: str, *, permanent: bool) -> list[int]:
         """Delete all versions of a subject, and return their numbers. Deleted ones can be looked up until `permanent`."""
-        async with self._writing:
+        async with self._alone(subject), self._writing:
             state = await self.topic.settled()
             _check_may_write(state, subject)
             if not state.has_subject(subject, deleted=True):
@@ -262,7 +290,7 @@ class Registry:
 
     async def delete_version(self, subject: str, version: int, *, permanent: bool) -> int:
         """Delete a version of a subject, and return its number."""
-        async with self._writing:
+        async with self._alone(subject), self._writing:
             state = await self.topic.settled()
             _check_may_write(state, subject)
             found = version_of(state, subject, version, deleted=True)
@@ -374,6 +402,30 @@ def version_of(state: State, subject: str, version: int, *, deleted: bool) -> Ve
     if found is None or (found.is_deleted and not deleted):
         raise errors.version_not_found(version)
     return found
+
+
+def _groups(versions: list[Version]) -> Iterator[list[Version]]:
+    """Yield the versions in groups of at most COMPARED_CHARACTERS, or of one; at least one group, which may be empty."""
+    group: list[Version] = []
+    characters = 0
+    for each in versions:
+        characters += len(each.content.text)
+        if group and characters > COMPARED_CHARACTERS:
+            yield group
+            group, characters = [], len(each.content.text)
+        group.append(each)
+    yield group
+
+
+def _grounds(state: State, subject: str, content: Content) -> list[object]:
+    """Return the objects that a new version is decided on. The versions of the subject itself are not among them: they stay as they are."""
+    places = reference_places(Version(subject, 0, 0, content))
+    referenced = (state.subjects.get(name, {}).get(version) for name, version in places)
+    return [
+        state,
+        *(state.configs.get(scope) for scope in state.scopes(subject)),
+        *(None if each is None else each.content for each in referenced),
+    ]
 
 
 def _text(schema: Schema, normalize: bool) -> str:
