@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ..broker.broker import Broker
-from ..registry.endpoints import ENDPOINTS, Endpoint, Plain, Request, in_context
+from ..registry.endpoints import ENDPOINTS, Endpoint, Plain, Request, in_context, with_alias
 from ..registry.errors import RegistryError
 from ..registry.registry import registry_of
 from ..runtime.errors import ControlError
@@ -77,7 +77,8 @@ class RegistryAnswering:
                 broker.services.cluster.cluster_id,
                 len(body),
             )
-            return await call.function(registry_of(broker), request)
+            registry = registry_of(broker)
+            return await call.function(registry, await with_alias(registry, request, call.path))
 
         try:
             found = await self._supervisor.call(in_run)

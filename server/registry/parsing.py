@@ -41,24 +41,34 @@ class Parser:
         self._kept_characters = 0
 
     async def run(
-        self, state: State, context: str, contents: Sequence[Content], work: Callable[[Parse], Result]
+        self,
+        state: State,
+        context: str,
+        contents: Sequence[Content],
+        work: Callable[[Parse], Result],
+        *,
+        is_new: bool = False,
     ) -> Result:
         """Run `work(parse)` in a worker thread and return its result. `parse` returns the schema of one of `contents`.
 
-        `parse` raises InvalidSchema for a schema that is invalid. The first of `contents` is a new one. `work` may be called again,
-        so it must change nothing.
+        `parse` raises InvalidSchema for a schema that is invalid. `work` may be called again, so it must change nothing.
+
+        Args:
+            is_new: Whether the first of `contents` is checked as a new schema.
 
         Raises:
-            RegistryError: 42201: a schema that the new one references was not found, or too many are referenced.
+            RegistryError: 42201: a schema that the first one references was not found, or too many are referenced.
         """
         reached: Reached = {}
         for number, content in enumerate(contents):
-            _reach(state, context, content, reached, is_new=number == 0)
+            _reach(state, context, content, reached, is_first=number == 0)
 
         made: Parsed = {}
 
         def whole(work: Callable[[Parse], Result]) -> Result:
-            return work(lambda content: self._parse(context, content, reached, made, is_new=content is contents[0]))
+            return work(
+                lambda content: self._parse(context, content, reached, made, is_new=is_new and content is contents[0])
+            )
 
         def at_once(work: Callable[[Parse], Result]) -> Result:
             with short():
@@ -74,7 +84,7 @@ class Parser:
                 if not has_references:
                     self._keep(key, each)
 
-    def kept(self, context: str, content: Content, *, is_new: bool = True) -> Schema | None:
+    def kept(self, context: str, content: Content, *, is_new: bool) -> Schema | None:
         """Return a schema without references that was parsed a short time ago, on any thread."""
         return None if content.references else self._kept.get((context, content.guid, is_new))
 
@@ -117,8 +127,8 @@ class Parser:
             self._kept_characters -= len(oldest.text)
 
 
-def _reach(state: State, context: str, content: Content, reached: Reached, *, is_new: bool) -> None:
-    """Add all schemas that `content` references, directly or not, to `reached`."""
+def _reach(state: State, context: str, content: Content, reached: Reached, *, is_first: bool) -> None:
+    """Add all schemas that `content` references, directly or not, to `reached`. Those of the first one must exist."""
     todo = [content]
     while todo:
         each = todo.pop()
@@ -128,7 +138,7 @@ def _reach(state: State, context: str, content: Content, reached: Reached, *, is
                 continue
             version = state.subjects.get(place[0], {}).get(place[1])
             if version is None:
-                if is_new and each is content:
+                if is_first and each is content:
                     raise invalid_schema(_not_found(reference))
                 continue
             if len(reached) == REFERENCES_MAX:

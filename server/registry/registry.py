@@ -17,10 +17,12 @@ from weakref import WeakValueDictionary
 import trio
 
 from ..broker.broker import Broker
+from ..runtime.threads import Worker, in_worker
 from ..runtime.time_slices import TimeSlice
 from . import errors
 from .errors import RegistryError
 from .names import bare_name, context_of, normalized
+from .options import NUMBER_OF_VERSION, check_options, merged_metadata, merged_rules, numbered, property_of
 from .parsing import Parse, Parser
 from .records import (
     INT32_MAX,
@@ -37,7 +39,7 @@ from .records import (
     schema_record,
     schema_tombstone,
 )
-from .schemas import LEVELS, InvalidSchema, Schema, find_incompatibilities
+from .schemas import InvalidSchema, Schema, find_incompatibilities
 from .state import IMPORT, MODES, READONLY, READONLY_OVERRIDE, READWRITE, State, reference_places
 from .topic import SchemasTopic
 
@@ -55,11 +57,6 @@ FOREIGN_MAX = 10
 """Number of a subject's newest versions that are parsed to find an equal schema, which another registry may have stored in another
 layout."""
 
-SETTING_CHARACTERS_MAX = 1024
-CONFIG_OPTIONS: Mapping[str, type] = {"compatibilityLevel": str, "normalize": bool, "compatibilityGroup": str}
-"""Options of a compatibility level. `compatibilityGroup` names a property of the metadata: only versions with the same value
-are compared."""
-
 Result = TypeVar("Result")
 
 
@@ -68,11 +65,14 @@ class NewSchema:
     """A schema as a client sent it."""
 
     content: Content
-    """The text may have any layout, and a reference may be to `LATEST`."""
+    """The text may have any layout, and a reference may be to `LATEST`. An empty text is that of the newest version."""
     normalize: bool = False
     id: int | None = None
     """Id that it must get; only in mode IMPORT."""
     version: int | None = None
+    """Number that it must get, even if a version has this schema; LATEST for the next number, whatever that is."""
+    force: bool = False
+    """Whether it may be incompatible."""
 
 
 class Registry:
@@ -102,12 +102,14 @@ class Registry:
             while made is None:
                 state = await self.topic.settled()
                 _check_may_register(state, subject, new)
-                found = await self._find(state, subject, new, deleted=False)
+                wanted = new if new.id is not None else await _populated(state, subject, new)
+                is_checked = new.id is None and state.config(subject).get("validateNewSchemas") is not False
+                found = await self._find(state, subject, wanted, deleted=False, is_new=is_checked)
                 if isinstance(found, Version) and new.id in (None, found.id) and new.version in (None, found.version):
                     return found
                 content = found.content if isinstance(found, Version) else found
                 decided_on = _grounds(state, subject, content)
-                if new.id is None:
+                if new.id is None and not new.force:
                     await self._check_compatible(state, subject, content)
                 async with self._writing:
                     state = await self.topic.settled()
@@ -119,7 +121,11 @@ class Registry:
         _check_may_register(state, subject, new)
         made = _new_version(state, subject, content, new)
         state.check_room(made)
-        replaced = [each for each in state.subjects.get(subject, {}).values() if each.is_deleted and each.id == made.id]
+        replaced = [
+            each
+            for each in state.subjects.get(subject, {}).values()
+            if each.is_deleted and each.id == made.id and each.place not in state.referrers
+        ]
         await self.topic.append(
             lambda: [
                 schema_record(made),
@@ -139,15 +145,21 @@ class Registry:
 
     async def look_up(self, subject: str, new: NewSchema, *, deleted: bool) -> Version:
         """Return the version of a subject that has this schema. RegistryError: 40401, 40403."""
-        state = await self.state()
+        state, new = await self.state(), replace(new, version=None)
         if not state.has_subject(subject, deleted=deleted):
             raise errors.subject_not_found(subject)
         found = await self._find(state, subject, new, deleted=deleted)
+        if isinstance(found, Content) and state.live(subject):
+            populated = await _populated(state, subject, new)
+            if populated is not new:
+                found = await self._find(state, subject, populated, deleted=deleted)
         if isinstance(found, Content):
             raise errors.schema_not_found()
         return found
 
-    async def _find(self, state: State, subject: str, new: NewSchema, *, deleted: bool) -> Version | Content:
+    async def _find(
+        self, state: State, subject: str, new: NewSchema, *, deleted: bool, is_new: bool = False
+    ) -> Version | Content:
         """Return the newest version of a subject that has this schema; without one the schema, in the form that is stored."""
         sent = _resolved(state, subject, new.content)
         normalize = new.normalize or state.config(subject).get("normalize") is True
@@ -158,9 +170,11 @@ class Registry:
                 return sent
             return content_of(sent.kind, text, sent.references, sent.metadata, sent.rule_set)
 
-        kept = self.parser.kept(context_of(subject), sent) if len(sent.text) <= AT_ONCE_CHARACTERS else None
+        kept = (
+            self.parser.kept(context_of(subject), sent, is_new=is_new) if len(sent.text) <= AT_ONCE_CHARACTERS else None
+        )
         if kept is None:
-            content = await self._parsed(state, context_of(subject), [sent], stored)
+            content = await self._parsed(state, context_of(subject), [sent], stored, is_new=is_new)
         else:
             content = stored(lambda _: kept)
         context = state.contexts.get(context_of(subject))
@@ -171,7 +185,8 @@ class Registry:
         for each in versions:
             if each.id == known_id:
                 return each
-        alike = [each for each in versions[:FOREIGN_MAX] if _differs_only_in_text(each.content, content)]
+        newest = versions[:FOREIGN_MAX] if new.version is None else []
+        alike = [each for each in newest if _differs_only_in_text(each.content, content)]
 
         def find(parse: Parse) -> Version | Content:
             for each in alike:
@@ -180,17 +195,20 @@ class Registry:
                         return each
             return content
 
-        return (
-            await self._parsed(state, context_of(subject), [sent, *(each.content for each in alike)], find)
-            if alike
-            else content
-        )
+        contents = [sent, *(each.content for each in alike)]
+        return await self._parsed(state, context_of(subject), contents, find, is_new=is_new) if alike else content
 
     async def _parsed(
-        self, state: State, context: str, contents: list[Content], work: Callable[[Parse], Result]
+        self,
+        state: State,
+        context: str,
+        contents: list[Content],
+        work: Callable[[Parse], Result],
+        *,
+        is_new: bool = False,
     ) -> Result:
         try:
-            return await self.parser.run(state, context, contents, work)
+            return await self.parser.run(state, context, contents, work, is_new=is_new)
         except InvalidSchema as error:
             raise errors.invalid_schema(str(error)) from None
 
@@ -234,7 +252,8 @@ class Registry:
         level = config["compatibilityLevel"]
         group = config.get("compatibilityGroup")
         if isinstance(group, str):
-            older = [each for each in older if _property(each.content, group) == _property(content, group)]
+            wanted = property_of(content.metadata, group)
+            older = [each for each in older if property_of(each.content.metadata, group) == wanted]
         if level == "NONE":
             older = []
         elif not level.endswith("_TRANSITIVE"):
@@ -261,7 +280,8 @@ class Registry:
         for compared in _groups(older[-COMPARED_MAX:][::-1]):
             if not reasons:
                 contents = [content, *(each.content for each in compared)]
-                reasons = await self._parsed(state, context_of(subject), contents, compare)
+                is_new = config.get("validateNewSchemas") is not False
+                reasons = await self._parsed(state, context_of(subject), contents, compare, is_new=is_new)
         return reasons
 
     # Deletions
@@ -313,17 +333,7 @@ class Registry:
 
     async def set_config(self, subject: str | None, options: Mapping[str, Json]) -> Mapping[str, Json]:
         """Set options of a subject, of a context, or of all (None); others are unchanged. Returns all of them."""
-        for name, value in options.items():
-            kind = CONFIG_OPTIONS.get(name)
-            if kind is None:
-                raise errors.malformed(f"{name}: not supported; supported: {', '.join(CONFIG_OPTIONS)}")
-            if value is not None and not isinstance(value, kind):
-                raise errors.malformed(f"{name}: expected {kind.__name__}, found {errors.shown(value)}")
-            if isinstance(value, str) and len(value) > SETTING_CHARACTERS_MAX:
-                raise errors.too_large(f"{name}: too long ({len(value)} characters, limit {SETTING_CHARACTERS_MAX})")
-        level = options.get("compatibilityLevel")
-        if level is not None and level not in LEVELS:
-            raise errors.invalid_level(LEVELS)
+        check_options(options)
         async with self._writing:
             state = await self.topic.settled()
             if state.mode(subject) in (READONLY, READONLY_OVERRIDE):
@@ -433,12 +443,51 @@ def _text(schema: Schema, normalize: bool) -> str:
 
 
 def _differs_only_in_text(one: Content, other: Content) -> bool:
-    return replace(one, text="", guid="") == replace(other, text="", guid="")
+    """Return whether two schemas are equal but for their text, and the number of their version in their metadata."""
+
+    def rest(content: Content) -> Content:
+        return replace(content, text="", guid="", metadata=numbered(content.metadata, None) or None)
+
+    return rest(one) == rest(other)
 
 
-def _property(content: Content, name: str) -> Json:
-    properties = content.metadata.get("properties") if isinstance(content.metadata, dict) else None
-    return properties.get(name) if isinstance(properties, dict) else None
+async def _populated(state: State, subject: str, new: NewSchema) -> NewSchema:
+    """Return a schema with the metadata and rules of the newest version, if it has none, and those of the subject's level.
+
+    Raises:
+        RegistryError: 42201: the text is empty, and no version exists.
+    """
+    content, config = new.content, state.config(subject)
+    before = next((each.content for each in reversed(state.live(subject))), None)
+    if not content.text.strip() and before is None:
+        raise errors.invalid_schema("Empty schema")
+    version = max(state.subjects.get(subject, {}), default=0) + 1
+
+    def merge(before: Content | None) -> Content:
+        base = content if content.text.strip() or before is None else before
+        given = [content.metadata, content.rule_set]
+        if before is not None:
+            given = [
+                before.metadata if given[0] is None else given[0],
+                before.rule_set if given[1] is None else given[1],
+            ]
+        metadata = merged_metadata(config.get("defaultMetadata"), given[0], config.get("overrideMetadata"))
+        rules = merged_rules(config.get("defaultRuleSet"), given[1], config.get("overrideRuleSet"))
+        if new.version is not None or property_of(metadata, NUMBER_OF_VERSION) is not None:
+            metadata = numbered(metadata, version)
+        return content_of(base.kind, base.text, base.references, metadata, rules)
+
+    has_more = before is not None and (before.metadata or before.rule_set or not content.text.strip())
+    if not (has_more or content.metadata or new.version or config.keys() & _MERGED):
+        return new
+    try:
+        merged = await in_worker(merge, before, Worker.REGISTRY)
+    except RecursionError:
+        raise errors.malformed("metadata, ruleSet: nested too deeply") from None
+    return new if merged.guid == content.guid else replace(new, content=merged)
+
+
+_MERGED = {"defaultMetadata", "overrideMetadata", "defaultRuleSet", "overrideRuleSet"}
 
 
 def _resolved(state: State, subject: str, content: Content) -> Content:
@@ -464,7 +513,7 @@ def _new_version(state: State, subject: str, content: Content, new: NewSchema) -
     """Return the version for the next record. RegistryError: the id or the number that the client wants is not free."""
     versions = state.subjects.get(subject, {})
     next_version = max(versions, default=0) + 1
-    version = next_version if new.version is None else new.version
+    version = next_version if new.version in (None, LATEST) else new.version
     context = state.contexts.get(context_of(subject))
     if new.id is not None:
         present = None if context is None else context.contents.get(new.id)
@@ -473,7 +522,7 @@ def _new_version(state: State, subject: str, content: Content, new: NewSchema) -
         schema_id = new.id
     else:
         if version != next_version:
-            raise errors.id_does_not_match(
+            raise errors.invalid_schema(
                 f"Version {version} is not one more than the previous version {next_version - 1}"
             )
         known = None if context is None else context.ids.get(content.guid)

@@ -16,7 +16,7 @@ from ottla.server.registry import parsing as parsing_module
 from ottla.server.registry import registry as registry_module
 from ottla.server.registry.parsing import Parse, Parser
 from ottla.server.registry.records import content_of
-from ottla.server.registry.schemas import Schema, find_incompatibilities
+from ottla.server.registry.schemas import Schema, find_incompatibilities, parse_schema
 from ottla.server.registry.schemas.values import SHORT_CHARACTERS, NotShortError, short
 from ottla.server.registry.state import State
 from support.broker.admin_calls import AdminCalls
@@ -44,7 +44,7 @@ class Parsing:
         return parse(kind, text, references, is_new=is_new)
 
 
-parse = parsing_module.parse_schema
+parse = parse_schema
 
 
 @pytest.fixture
@@ -75,7 +75,9 @@ def test_other_clients_do_not_wait_for_a_large_schema(path: str) -> None:
     with ottla.Broker(schema_registry=True, admin="0") as broker, pytest.MonkeyPatch.context() as monkeypatch:
         registry = RegistryCalls.of(broker)
         registry.register("known", SMALL)
-        with during(lambda: registry.ask("POST", path, {"schema": LARGE}), monkeypatch) as answer:
+        with during(
+            lambda: registry.ask("POST", path, {"schema": LARGE}), monkeypatch, is_new=path.endswith("versions")
+        ) as answer:
             for method, other, body in (
                 ("GET", "/schemas/ids/1", None),
                 ("GET", "/subjects/known/versions/latest", None),
@@ -176,4 +178,4 @@ async def test_work_that_is_not_short_is_done_again_in_the_thread_of_large_schem
     parser = Parser()
     assert await parser.run(State(), ".", contents, compare) != []
     assert len(calls) == 2
-    assert parser.kept(".", contents[0]) is not None
+    assert parser.kept(".", contents[0], is_new=False) is not None
