@@ -22,7 +22,7 @@ from ..broker.broker import Broker
 from ..partitions.large_appends import append_later
 from ..partitions.reading import read_part
 from ..partitions.topics import NO_LEADER, Partition
-from ..runtime.threads import Work, in_thread, in_worker
+from ..runtime.threads import Work, Worker, in_thread, in_worker
 from ..runtime.time_slices import TimeSlice
 from .errors import RegistryError, store_failed, too_large
 from .records import SCHEMAS_TOPIC, Entry, Pair, UnreadableRecordError, parse_record
@@ -96,7 +96,9 @@ class SchemasTopic:
                 raise store_failed(f"{SCHEMAS_TOPIC}-0 has no leader")
             now_ms = self._services.clock.now_ms()
             batch = await in_worker(
-                lambda make: build_batch([(at, now_ms, *pair, ()) for at, pair in enumerate(make())]), make
+                lambda make: build_batch([(at, now_ms, *pair, ()) for at, pair in enumerate(make())]),
+                make,
+                Worker.REGISTRY,
             )
             appends = self._services.appends
             appends.check_insync(found)

@@ -206,7 +206,7 @@ def test_the_state_is_bounded(limit: str, most: int, history: list[Pair]) -> Non
             folded(history)
 
 
-def test_what_is_gone_leaves_room() -> None:
+def test_removed_records_leave_room() -> None:
     contents = [content_of("AVRO", '"int"', metadata=each) for each in (None, {"m": "1"}, {"m": "22"})]
     versions = [Version("a", number, 1, content) for number, content in enumerate(contents, 1)]
     history = [
