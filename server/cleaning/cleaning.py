@@ -255,25 +255,21 @@ class Cleaning:
                     return _EndedPass(CleanOutcome.NOT_DUE)
             end_offset, stats = await in_thread(Work.CLEAN, data_dir_of(chosen.log), work)
         except AbortedError:
-            await self._save(chosen, chosen.first_dirty_offset)
+            if (refused := await self._save(chosen, chosen.first_dirty_offset)) is not None:
+                return self._put_off(chosen.log, refused)
             return _EndedPass(CleanOutcome.GIVEN_UP)
         except OSError as error:
-            message = chosen.log.fail(error).message
-            log.error("clean pass failed: %s", message)
-            manager.put_off(partition)
-            return _EndedPass(CleanOutcome.GIVEN_UP, message)
+            return self._put_off(chosen.log, chosen.log.fail(error).message)
         except MemoryError:
-            message = f"{partition} cannot be cleaned now: out of memory"
-            log.error("%s", message)
-            manager.put_off(partition)
-            return _EndedPass(CleanOutcome.GIVEN_UP, message)
+            return self._put_off(chosen.log, f"{partition} cannot be cleaned now: out of memory")
         except Exception as error:
             # A fault of this log must not stop the cleaning of the others (KAFKA-7215).
             log.exception("%s cannot be cleaned and is marked uncleanable", partition)
             manager.mark_uncleanable(partition, str(error) or type(error).__name__)
             return _EndedPass(CleanOutcome.GIVEN_UP, is_busy=False)
         if (refused := await self._save(chosen, end_offset, stats)) is not None:
-            return _EndedPass(CleanOutcome.GIVEN_UP, refused)
+            return self._put_off(chosen.log, refused)
+        manager.retries.end(partition)
         thread.last_stats = stats
         passes, _ = self._passes.get(partition, (0, None))
         last_pass = LastPass(end_offset, self.clock.now_ms(), stats)
@@ -289,18 +285,23 @@ class Cleaning:
     async def _save(self, cleaned: LogToClean, end_offset: int, stats: CleanStats | None = None) -> str | None:
         """Write the checkpoint, unless another operation has asked for the partition since.
 
-        Return the error of the disk, if any.
+        Return the error of the disk, if any: then the pass does not count.
         """
         try:
             save = partial(self.manager.save_end_offset, cleaned, end_offset, stats)
             await in_thread(Work.CLEAN, data_dir_of(cleaned.log), save)
         except OSError as error:
-            # The pass does not count. Without the delay it would be repeated in the same way at once.
-            message = cleaned.log.fail(error).message
-            log.error("%s", message)
-            self.manager.put_off(cleaned.log.topic_partition)
-            return message
+            return cleaned.log.fail(error).message
         return None
+
+    def _put_off(self, failed: Log, message: str) -> _EndedPass:
+        """End a pass that failed for lack of disk space or memory, which is not the log's fault."""
+        if failed.failure is not None:
+            log.error("clean pass failed: %s", message)  # the disk has failed: nothing is tried before a restart
+        else:
+            retry = self.manager.retries.put_off(failed.topic_partition, message, self.clock.now_ms())
+            log.error("clean pass failed: %s; it is tried again in %d s", message, retry.pause_ms // 1000)
+        return _EndedPass(CleanOutcome.GIVEN_UP, message)
 
     async def delete_from_compacted_logs(self) -> None:
         """Run retention on every free compacted log (by log start always; by size and time if its policy also has delete)."""

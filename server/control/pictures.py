@@ -152,6 +152,7 @@ def _state(broker: Broker, log: Log, dirty_from: int, bars_max: int) -> tuple[ob
         log.config,
         log.failure,
         manager.uncleanable.get(tp),
+        manager.retries.waiting(tp, broker.clock.now_ms()),
         cleaning.why_off(),
         dirty_from,
         segments.changes,

@@ -219,15 +219,13 @@ def _sentence(
     found = status.eligibility
     if found.waits_for is None:
         look = "" if looks_at_ms is None else f"; a cleaner thread checks again at {moment(looks_at_ms)}"
-        again = (
-            " a pass failed for lack of disk space or memory, and is retried when no other log is due;"
-            * found.is_put_off
-        )
-        return f"{again.lstrip()} {found.explanation}{look}".lstrip()
+        return f"{found.explanation}{look}"
     if found.waits_for is BlockedReason.ACTIVE_SEGMENT and (rolls := next_roll_sentence(found, now_ms)) is not None:
         return f"{found.explanation}; {rolls}"
     if found.waits_for is BlockedReason.OPEN_TRANSACTION and transactions:
         return str(transactions[0])
+    if found.waits_for is BlockedReason.PUT_OFF:
+        return f"{found.explanation}; it is tried again at {moment(found.eligible_at_ms)}"
     if found.waits_for is BlockedReason.HELD and found.eligible_at_ms is not None:
         return f"{found.explanation}; it will be released at {moment(found.eligible_at_ms)} at the latest"
     return found.explanation

@@ -23,6 +23,7 @@ from ..steps import Steps, to_the_end
 from .cleaner_checkpoints import CleanerCheckpoints, data_dir_of
 from .cleaning_states import CleaningStates
 from .dirtiness import LogToClean, first_dirty_offset, measure_forced_in_pieces, measure_in_pieces
+from .retries import Retries
 
 if TYPE_CHECKING:
     from .clean_stats import CleanStats
@@ -56,7 +57,7 @@ class CleanerManager(CleaningStates):
         super().__init__()
         self.uncleanable: dict[TopicPartition, UncleanableMark] = {}
         """Partitions that are skipped; see `mark_uncleanable`."""
-        self._put_off: set[TopicPartition] = set()
+        self.retries = Retries()
         self._corrections: dict[TopicPartition, tuple[Log, int]] = {}
         """Corrected checkpoints that `write_corrections` has yet to write."""
         self.max_dirty_ratio = 0.0
@@ -105,9 +106,8 @@ class CleanerManager(CleaningStates):
 
         A generator: between two steps the logs may change, and another thread may choose one. So the chosen log is measured
         again, and taken in a step in which it is as measured. A checkpoint that cannot be right is left to
-        `write_corrections`, whether or not its log is chosen. A log that was `put_off` is not chosen before a call that finds
-        no other log due. A log that cannot be measured becomes uncleanable, and `note` is called. Nothing here waits for the
-        disk to write.
+        `write_corrections`, whether or not its log is chosen. A log in `retries` is not chosen before its pause is over. A log
+        that cannot be measured becomes uncleanable, and `note` is called. Nothing here waits for the disk to write.
         """
         logs = [log for log in self._logs.values() if log.config.is_compact]
         max_dirty_ratio, max_lag_overdue_ms = 0.0, 0
@@ -117,20 +117,17 @@ class CleanerManager(CleaningStates):
             for at, found in measured:
                 max_dirty_ratio = max(max_dirty_ratio, found.dirty_ratio)
                 max_lag_overdue_ms = max(max_lag_overdue_ms, found.max_lag_overdue_ms)
-                if self._is_choosable(found):
+                if self._is_choosable(found, now_ms):
                     due.append((-found.dirty_ratio, at))
             yield
         self.max_dirty_ratio, self.max_lag_overdue_ms = max_dirty_ratio, max_lag_overdue_ms
-        if not due:
-            self._put_off.clear()
-            return None
         # A log that has waited too long is due, but does not come before a dirtier one (KIP-354).
         heapify(due)
         while due:
             _, at = heappop(due)
             measured = yield from self._measured(logs, [at], now_ms)
             for _, found in measured:
-                if self._is_choosable(found):
+                if self._is_choosable(found, now_ms):
                     is_first = not due or (-found.dirty_ratio, at) <= due[0]
                     if is_first and self._is_as_measured(found):
                         return (yield from self._hand_out(found))
@@ -153,7 +150,6 @@ class CleanerManager(CleaningStates):
             if not (is_forced or found.is_due):
                 return None
             if self._is_as_measured(found):
-                self._put_off.discard(log.topic_partition)
                 return (yield from self._hand_out(found))
             yield
 
@@ -187,8 +183,8 @@ class CleanerManager(CleaningStates):
                     found.append((at, measured))
         return found
 
-    def _is_choosable(self, found: LogToClean) -> bool:
-        return found.is_due and found.log.topic_partition not in self._put_off
+    def _is_choosable(self, found: LogToClean, now_ms: int) -> bool:
+        return found.is_due and self.retries.waiting(found.log.topic_partition, now_ms) is None
 
     def is_available(self, log: Log) -> bool:
         """Return whether a pass over the log may begin: no operation has it, and it is not marked, offline or deleted."""
@@ -267,13 +263,6 @@ class CleanerManager(CleaningStates):
             return False
         return True
 
-    def put_off(self, tp: TopicPartition) -> None:
-        """Delay a partition whose pass failed for lack of disk space, memory and the like, which is not the log's fault.
-
-        It is tried again after all others that are due.
-        """
-        self._put_off.add(tp)
-
     def first_dirty_offset(self, log: Log) -> int:
         """Return where the dirty part of a log begins, by its present checkpoint."""
         return next(self.first_dirty_offsets([log]))
@@ -326,7 +315,7 @@ class CleanerManager(CleaningStates):
                 uncleanable=mark.reason if mark else None,
                 cleaner_off=cleaner_off,
                 held_until_ms=held_until_ms(tp),
-                is_put_off=tp in self._put_off,
+                retry=self.retries.waiting(tp, now_ms),
                 with_ways=with_ways,
                 aborted_at_ms=aborted_at_ms,
             )
@@ -394,8 +383,9 @@ class CleanerManager(CleaningStates):
             self.uncleanable[tp] = UncleanableMark(reason, log.log_start_offset)
 
     def retry(self, tp: TopicPartition) -> None:
-        """Remove the mark, if any: the next pass finds out whether it was right."""
+        """Remove the mark and the pause, if any: the next pass finds out whether they were right."""
         self.uncleanable.pop(tp, None)
+        self.retries.end(tp)
 
     def review_marks(self) -> None:
         """Drop the marks of partitions that were deleted or whose log start offset has changed.
@@ -429,7 +419,6 @@ class CleanerManager(CleaningStates):
         """
         for tp in tps:
             self.retry(tp)
-            self._put_off.discard(tp)
         self._checkpoints.drop(data_dir, tps)
 
     def cleaned_elsewhere(self, log: Log, end_offset: int) -> None:

@@ -32,6 +32,7 @@ from .outlook import (
     open_transactions,
     ways_in_pieces,
 )
+from .retries import Retry
 
 TRANSACTIONS_SHOWN = 10
 
@@ -49,6 +50,8 @@ class BlockedReason(StrEnum):
     OPEN_TRANSACTION = "open_transaction"
     MIN_COMPACTION_LAG = "min_compaction_lag"
     BELOW_MIN_RATIO = "below_min_ratio"
+    PUT_OFF = "put_off"
+    """A pass failed for lack of disk space or memory, and is tried again later."""
 
 
 _MAY_CHANGE = (
@@ -109,8 +112,6 @@ class Eligibility:
     """Ways to make it eligible, the smallest change first; empty if it is eligible, nothing helps, or they were not requested."""
     forced_bytes: int
     """Dirty bytes for a forced pass, which rolls the active segment and includes young segments; 0 if not requested."""
-    is_put_off: bool
-    """A pass failed for lack of disk space or memory; it is retried when no other log is due."""
 
 
 def assess_in_pieces(
@@ -122,7 +123,7 @@ def assess_in_pieces(
     held_until_ms: int | None = None,
     uncleanable: str | None = None,
     cleaner_off: str | None = None,
-    is_put_off: bool = False,
+    retry: Retry | None = None,
     with_ways: bool = True,
     aborted_at_ms: Callable[[int], int | None] = lambda _: None,
 ) -> Steps[Eligibility]:
@@ -136,6 +137,7 @@ def assess_in_pieces(
         held_until_ms: When it is released at the latest, in ms since 1970; None if unknown.
         uncleanable: The reason of its mark, None if it has none.
         cleaner_off: Why no cleaner runs at all, None if one does.
+        retry: The pause after a failed pass, None if it has none.
 
     A log that cannot be measured is uncleanable, as the next round will find; its bytes are 0 then.
     """
@@ -175,6 +177,9 @@ def assess_in_pieces(
     eligible_at_ms, ways, forced_bytes = None, tuple[RemedyPlan, ...](), 0
     if waits_for is None and not found.is_due:
         waits_for, explanation = _reason_not_due(found, bound, producer_id)
+    if waits_for is None and retry is not None:
+        waits_for, explanation = BlockedReason.PUT_OFF, f"a pass failed ({retry.reason})"
+        eligible_at_ms = retry.at_ms
     if waits_for in _MAY_CHANGE and cleaner_off is None and uncleanable is None and log.failure is None:
         ends = ((each.first_offset, aborted_at_ms(each.producer_id)) for each in opened)
         known = [(first_offset, end_ms) for first_offset, end_ms in ends if end_ms is not None]
@@ -217,7 +222,6 @@ def assess_in_pieces(
         open_transactions=tuple(opened[:TRANSACTIONS_SHOWN]),
         ways=ways,
         forced_bytes=forced_bytes,
-        is_put_off=is_put_off,
     )
 
 

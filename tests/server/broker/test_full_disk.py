@@ -179,6 +179,7 @@ async def test_a_pass_that_lacked_space_runs_when_space_is_available(tmp_path: P
     files = TroubledFiles()
     async with serving(tmp_path, files, log_cleaner_backoff_ms="1") as served:
         broker = served.broker
+        broker.clock.freeze()
         tried = 0
 
         def without_room(operation: str, path: str) -> None:
@@ -190,11 +191,32 @@ async def test_a_pass_that_lacked_space_runs_when_space_is_available(tmp_path: P
         await served.ask(create_topic, "t", cleanup_policy="compact", min_cleanable_dirty_ratio=0, **SMALL)
         for number in range(4):
             await served.ask(produce, "t", ("k", f"v{number}"))
-        await until(lambda: tried > 3)
+        cleaning, partition, clock = broker.services.cleaning, TopicPartition("t", 0), broker.clock
+        clock.advance(1_000)
+
+        async def look_at(elapsed_ms: int) -> None:
+            clock.advance(elapsed_ms - clock.elapsed_ms())
+            cleaning.looked_at_ms = None
+            cleaning.look_again()
+            await until(lambda: cleaning.looked_at_ms is not None)
+            await until(lambda: not cleaning.manager.is_held(partition))
+
+        for number, pause_ms in enumerate((15_000, 30_000, 60_000), start=1):
+            await until(lambda: tried > 0)
+            await until(lambda: not cleaning.manager.is_held(partition))
+            explained, failed_at_ms = broker.cleaner_status()[partition].eligibility, clock.elapsed_ms()
+            assert (explained.waits_for, "No space left" in explained.explanation) == ("put_off", True)
+            assert explained.eligible_at_ms == clock.now_ms() + pause_ms
+            await look_at(failed_at_ms + pause_ms - 1)
+            await look_at(failed_at_ms + pause_ms - 1)  # the first round may have begun before
+            assert tried == number
+            await look_at(failed_at_ms + pause_ms)
+            await until(lambda: cleaning.manager.retries.waiting(partition, clock.now_ms()) is not None)
         assert log_of(broker, "t").failure is None and values(await served.ask(fetch, "t", 0)) == [b"v0"]
         files.trouble = nothing
-        await until(lambda: broker.cleaner_status()[TopicPartition("t", 0)].passes > 0)
-        assert not broker.services.cleaning.manager.uncleanable
+        await look_at(clock.elapsed_ms() + 600_000)
+        await until(lambda: broker.cleaner_status()[partition].passes > 0)
+        assert not cleaning.manager.uncleanable
 
 
 async def test_a_coordinator_that_could_not_read_its_partition_retries(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ WHAT_COMES_BETWEEN: dict[str, tuple[Callable[[Between], object], tuple[TopicPart
     "it has been cleaned": (lambda it: it.checkpoint({DIRTIEST: 4, DIRTY: 2}), (DIRTY, 2)),
     "it is cleaner than the next one now": (lambda it: it.checkpoint({DIRTIEST: 3, DIRTY: 2}), (DIRTY, 2)),
     "a part of it has been cleaned": (lambda it: it.checkpoint({DIRTIEST: 1, DIRTY: 2}), (DIRTIEST, 1)),
-    "it is put off": (lambda it: it.manager.put_off(DIRTIEST), (DIRTY, 2)),
+    "it is put off": (lambda it: it.manager.retries.put_off(DIRTIEST, "disk full", NOW_MS), (DIRTY, 2)),
     "it cannot be cleaned": (lambda it: it.manager.mark_uncleanable(DIRTIEST, "damaged"), (DIRTY, 2)),
     "it is offline": (lambda it: it.logs[DIRTIEST].fail(OSError("gone")), (DIRTY, 2)),
     "it is deleted": (lambda it: it.logs.pop(DIRTIEST), (DIRTY, 2)),

@@ -13,6 +13,7 @@ from ottla.storage.disk.checkpoints import OffsetCheckpoint
 from ottla.storage.disk.files import Files
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
+from ottla.storage.steps import to_the_end
 from support.cleaner.choosing import filthiest
 from support.disk.crash_files import CrashFile, CrashFiles
 from support.logs.make_log import all_batches, append, clean, data_records, make_log
@@ -291,11 +292,20 @@ def test_an_entry_kept_by_a_full_disk_ignores_a_recreated_partition(world: World
     assert world.checkpoint() == {CLEANER: 2, CLEANEST: 3}
 
 
-def test_a_postponed_log_is_chosen_after_all_other_logs(world: World) -> None:
-    world.manager.put_off(DIRTY)
+def test_a_failed_log_is_chosen_after_its_pause(world: World) -> None:
+    at_ms = world.manager.retries.put_off(DIRTY, "disk full", 5_000).at_ms
     for expected in (CLEANER, CLEANEST):
         assert world.chosen().log.topic_partition == expected
-    assert filthiest(world.manager, 5_000) is None
+    assert filthiest(world.manager, at_ms - 1) is None
+    found = filthiest(world.manager, at_ms)
+    assert found is not None and found.log.topic_partition == DIRTY
+
+
+def test_a_request_and_a_config_change_do_not_wait_for_the_pause(world: World) -> None:
+    world.manager.retries.put_off(DIRTY, "disk full", 5_000)
+    assert to_the_end(world.manager.take(world.logs[DIRTY], 5_000, is_forced=False)) is not None
+    world.manager.leave(DIRTY)
+    world.manager.retry(DIRTY)
     assert world.chosen().log.topic_partition == DIRTY
 
 

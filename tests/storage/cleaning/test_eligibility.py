@@ -11,6 +11,7 @@ import pytest
 from ottla.storage.cleaning.cleaner_manager import CleanerManager
 from ottla.storage.cleaning.dirtiness import measure
 from ottla.storage.cleaning.eligibility import Eligibility, assess_in_pieces
+from ottla.storage.cleaning.retries import Retry
 from ottla.storage.logs.log import Log
 from ottla.storage.steps import to_the_end
 from support.cleaner.choosing import filthiest
@@ -72,6 +73,17 @@ CASES = {
     ),
     "offline": Case(offline, None, "offline", "the disk is gone"),
     "marked": Case(lambda: segments(2), None, "uncleanable", "bad varint", options={"uncleanable": "bad varint"}),
+    "put off": Case(
+        lambda: segments(2),
+        None,
+        "put_off",
+        "a pass failed (disk full)",
+        30_000,
+        {"retry": Retry("disk full", T0 + 30_000, 30_000)},
+    ),
+    "put off, but not dirty": Case(
+        lambda: segments(2), 2, "all_clean", "nothing is dirty", options={"retry": Retry("disk full", T0 + 1, 1)}
+    ),
     "held": Case(lambda: segments(2), None, "held", "is paused", options={"held": "paused"}),
     "empty": Case(make_log, None, "all_clean", "nothing is dirty"),
     "clean": Case(lambda: segments(2), 2, "all_clean", "nothing is dirty"),
