@@ -15,8 +15,12 @@ class Listener(Protocol):
 class Bell(dict[Listener, None]):
     """Listeners to the next change of one thing, in the order in which they came."""
 
+    rings = 0
+    """How often it has rung."""
+
     def ring(self) -> None:
         """Notify all listeners, and forget them."""
+        self.rings += 1
         listeners = list(self)
         self.clear()
         for listener in listeners:

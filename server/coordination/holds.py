@@ -1,7 +1,7 @@
 """Responses that are held back until their group changes, so that its members learn of that at once.
 
     begin    the response listens to the bell of its group, and has a deadline
-    ring     the group has changed: the request is handled again
+    ring     the group has changed: the response ends, and its request is handled again
     end      the response is sent: after a ring, at the deadline, or as its client sends another request
 
 A held response has no task: the task of its connection stays parked. One task, `HeldResponses.run`, ends those whose bell has
@@ -21,7 +21,7 @@ from ..network.dispatcher import Deferred
 from ..runtime.time_slices import TimeSlice
 from .bell import Bell
 
-TICK_MS = 50
+TICK_MS = 100
 """Deadlines between two ticks come at the earlier one: to wake the task for each would cost more than the responses."""
 
 
@@ -29,20 +29,29 @@ class HeldResponses:
     """All held responses of one coordinator."""
 
     def __init__(self) -> None:
-        self._due: dict[int, list[HeldResponse]] = {}
-        """Responses by the tick at which they end, also those that have ended earlier."""
+        self._due: dict[int, dict[HeldResponse, None]] = {}
+        """Responses by the tick at which they end."""
         self._ending: deque[HeldResponse] = deque()
         self._sleep = trio.CancelScope()
+        self._next_tick: float = inf
+        """The tick until which the task sleeps."""
 
-    def end_at(self, held: HeldResponse, deadline_ms: float) -> None:
-        """End a response at this moment of Trio's time, or up to a tick earlier."""
-        tick = int(deadline_ms // TICK_MS)
-        if tick in self._due:
-            self._due[tick].append(held)
-            return
-        self._due[tick] = [held]
-        if tick == min(self._due):
-            self._sleep.cancel()
+    def add(self, held: HeldResponse, tick: int) -> None:
+        due = self._due.get(tick)
+        if due is None:
+            self._due[tick] = {held: None}
+            if tick < self._next_tick:
+                self._sleep.cancel()
+        else:
+            due[held] = None
+
+    def remove(self, held: HeldResponse, tick: int) -> None:
+        """Forget a response that has ended; it may be forgotten already."""
+        due = self._due.get(tick)
+        if due is not None:
+            due.pop(held, None)
+            if not due:
+                del self._due[tick]
 
     def end_soon(self, held: HeldResponse) -> None:
         self._ending.append(held)
@@ -53,8 +62,8 @@ class HeldResponses:
         """End responses until cancelled."""
         time_slice = TimeSlice()
         while True:
-            tick = min(self._due, default=inf)
-            if tick * TICK_MS <= _trio_ms():
+            tick = self._next_tick = min(self._due, default=inf)
+            if tick * TICK_MS <= trio.current_time() * 1000:
                 self._ending += self._due.pop(int(tick))
             elif not self._ending:
                 with trio.CancelScope(deadline=tick * TICK_MS / 1000) as self._sleep:
@@ -70,31 +79,28 @@ class HeldResponse(Deferred):
     """
     Args:
         response: Response to the request, if nothing changes.
+        others: All held responses.
         bell: Bell of the group.
-        for_ms: Longest time until the response is sent.
-        again: Function that handles the request again.
+        deadline_ms: Moment of Trio's time at which the response is sent, or up to a tick earlier.
     """
 
-    __slots__ = ("_again", "_bell", "_for_ms", "_has_rung", "_others", "_send")
+    __slots__ = ("__weakref__", "_bell", "_others", "_send", "_tick")
 
-    def __init__(
-        self, response: Any, others: HeldResponses, bell: Bell, for_ms: float, again: Callable[[], Any]
-    ) -> None:
-        super().__init__(response)
+    def __init__(self, response: Any, others: HeldResponses, bell: Bell, deadline_ms: float) -> None:
+        self.response = response
+        self.is_due = self.is_outdated = False
         self._others = others
         self._bell = bell
-        self._for_ms = for_ms
-        self._again = again
-        self._has_rung = False
+        self._tick = int(deadline_ms // TICK_MS)
         self._send: Callable[[], object] | None = None
 
     def begin(self, send: Callable[[], object]) -> None:
         self._send = send
         self._bell[self] = None
-        self._others.end_at(self, _trio_ms() + self._for_ms)
+        self._others.add(self, self._tick)
 
     def ring(self) -> None:
-        self._has_rung = True
+        self.is_outdated = True
         self._others.end_soon(self)
 
     def end(self) -> None:
@@ -106,10 +112,4 @@ class HeldResponse(Deferred):
     def leave(self) -> None:
         self._send = None
         self._bell.pop(self, None)
-
-    def result(self) -> Any:
-        return self._again() if self._has_rung else self.response
-
-
-def _trio_ms() -> float:
-    return trio.current_time() * 1000
+        self._others.remove(self, self._tick)

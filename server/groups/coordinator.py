@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
@@ -40,7 +40,7 @@ from ..coordination.shard import ShardState
 from ..coordination.store import RecordStore
 from ..partitions.internal_topics import OFFSETS_TOPIC
 from .assigning.topics import TopicView
-from .classic.group import ClassicGroup, ClassicState, JoinReply, SyncReply
+from .classic.group import ClassicGroup, ClassicMember, ClassicState, JoinReply, SyncReply
 from .classic.protocol import Caller, ClassicProtocol
 from .classic.records import LEAST_MEMBER_BYTES, group_value
 from .classic_requests import ClassicRequests, same_error
@@ -68,6 +68,22 @@ from .streams.group import StreamsGroup
 from .streams.member import check_request as check_streams_request
 from .streams.protocol import StreamsProtocol
 from .txn_commits import TxnCommits
+
+
+class QuietMember(NamedTuple):
+    """A member that has nothing to do before its group changes.
+
+    Attributes:
+        bell: Bell of its group.
+        rings: How often that had rung.
+        session_ms: Time that is left of its session.
+        classic: The member, if its group is classic.
+    """
+
+    bell: Bell
+    rings: int
+    session_ms: int
+    classic: ClassicMember | None
 
 
 class GroupCoordinator(Coordinator[GroupShard]):
@@ -337,9 +353,8 @@ class GroupCoordinator(Coordinator[GroupShard]):
             yield
         return tuple(answers)
 
-    def quiet(self, group_id: str, member_id: str) -> tuple[Bell, int] | None:
-        """Return the group's bell and the time that is left of the member's session, if the member has nothing to do before the
-        bell rings."""
+    def quiet(self, group_id: str, member_id: str) -> QuietMember | None:
+        """Return the member if it has nothing to do before the group's bell rings."""
         shard = self.shard_for(group_id)
         group = shard.groups.get(group_id)
         member: Any = None if group is None or shard.state is not ShardState.ACTIVE else group.members.get(member_id)
@@ -352,7 +367,17 @@ class GroupCoordinator(Coordinator[GroupShard]):
             session = group.sessions.get(member_id)
         if not is_quiet or session is None or session.due_ms is None:
             return None
-        return group.bell, session.due_ms - self._deadlines.elapsed_ms()
+        session_ms = session.due_ms - self._deadlines.elapsed_ms()
+        return QuietMember(
+            group.bell, group.bell.rings, session_ms, member if isinstance(group, ClassicGroup) else None
+        )
+
+    def keep_alive(self, quiet: QuietMember) -> bool:
+        """Restart the session of a classic member that sends the same heartbeat again. Return False if its group has changed."""
+        if quiet.classic is None or quiet.rings != quiet.bell.rings:
+            return False
+        self._classic.rebalancing.keep_alive(quiet.classic)
+        return True
 
     def member_ids(self, shard: GroupShard, group_id: str) -> Collection[str]:
         """Return a live view of the group's member ids; empty if the group does not exist."""

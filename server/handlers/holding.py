@@ -9,15 +9,14 @@ are known by name not to wait: all that name their software (KIP-511), except th
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import trio
 
 from ...protocol.connection import Request
 from ..coordination.holds import TICK_MS, HeldResponse
+from ..groups.coordinator import QuietMember
 from ..groups.service import GroupService
-from ..network.dispatcher import Handler
 from ..services.context import Context
 
 RHYTHM_PART = 0.8
@@ -32,13 +31,21 @@ CLIENT_IDS = "aiokafka"
 """Start of the client ids of clients that do not name their software."""
 
 
-def held(ctx: Context, request: Request, handle: Handler, answer: Any, groups: GroupService, interval_ms: float) -> Any:
+def held(
+    ctx: Context,
+    request: Request,
+    answer: Any,
+    groups: GroupService,
+    interval_ms: float,
+    quiet: QuietMember | None = None,
+) -> Any:
     """Return the answer to a heartbeat; a held one if the group is quiet.
 
     Args:
-        answer: Result of `handle`.
+        answer: Result of the handler.
         groups: The coordinator, which holds responses.
         interval_ms: Interval that a response without news requests; 0 for a response with news, which is not held.
+        quiet: The member, if it is known to be quiet.
     """
     assert groups.held is not None
     client, software = ctx.client, ctx.client.software
@@ -47,12 +54,16 @@ def held(ctx: Context, request: Request, handle: Handler, answer: Any, groups: G
     is_known = request.client_id.startswith(CLIENT_IDS) if software is None and request.client_id else software
     if last_s is None or not interval_ms or not is_known or (software and software[0] in WAITING):
         return answer
-    found = groups.coordinator.quiet(request.body.group_id, request.body.member_id)
-    if found is None:
-        return answer
-    bell, session_ms = found
+    if quiet is None:
+        quiet = groups.coordinator.quiet(request.body.group_id, request.body.member_id)
+        if quiet is None:
+            return answer
+        if quiet.classic is not None:
+            client.quiet = request.body, answer, quiet
     rhythm_ms = (now_s - last_s) * 1000
-    hold_ms = min(RHYTHM_PART * rhythm_ms, interval_ms - INTERVAL_MARGIN_MS, SESSION_PART * session_ms, HOLD_MS_MAX)
+    hold_ms = min(
+        RHYTHM_PART * rhythm_ms, interval_ms - INTERVAL_MARGIN_MS, SESSION_PART * quiet.session_ms, HOLD_MS_MAX
+    )
     if hold_ms < HOLD_MS_MIN:
         return answer
-    return HeldResponse(answer, groups.held, bell, hold_ms, partial(handle, ctx, request))
+    return HeldResponse(answer, groups.held, quiet.bell, 1000 * now_s + hold_ms)

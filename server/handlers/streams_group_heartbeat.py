@@ -67,7 +67,7 @@ def handle(ctx: Context, request: Request) -> Any:
         and answer.partitions_by_user_endpoint is None
         and not answer.status
     )
-    return held(ctx, request, handle, answer, groups, answer.heartbeat_interval_ms if has_no_news else 0)
+    return held(ctx, request, answer, groups, answer.heartbeat_interval_ms if has_no_news else 0)
 
 
 def _heartbeat(

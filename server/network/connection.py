@@ -104,6 +104,8 @@ class Connection:
 
     heartbeat_s: float | None = None
 
+    quiet: Any = None
+
     _left: partial[Coroutine[Any, Any, None]] | None = None
     """Work that is left to the task."""
 
@@ -440,7 +442,9 @@ class Connection:
 
     def _defer(self, request: Request, deferred: Deferred) -> bool:
         """Begin the wait of a response. Return False if the client has sent more, or the connection could not notice that."""
-        if self._frames.has_more() or not self._shares.ready.watch(self._transport.fileno(), self):
+        frames = self._frames
+        is_known = self.is_parked and frames.is_last and frames.is_drained
+        if not is_known and (frames.has_more() or not self._shares.ready.watch(self._transport.fileno(), self)):
             return False
         self._deferred = request, deferred
         deferred.begin(self._send_deferred)
@@ -454,11 +458,12 @@ class Connection:
             return None
         self._deferred = None
         deferred.leave()
-        answer = deferred.result()
-        if answer is deferred.response:
-            return encode_response(request, answer)
+        if not deferred.is_outdated:
+            return encode_response(request, deferred.response)
+        handle = self._session.handlers.get(request.api.key)
+        assert handle is not None
         self.busy = True
-        self._left = partial(self._complete, request, answer)
+        self._left = partial(self._complete, request, handle(self._context, request))
         self.wake()
         return None
 

@@ -39,24 +39,21 @@ class Deferred:
     Attributes:
         response: What is sent if nothing changes; without records, and small.
         is_due: Whether the wait is over.
+        is_outdated: Whether something has changed: the request is handled again.
     """
 
-    __slots__ = ("is_due", "response")
+    __slots__ = ("is_due", "is_outdated", "response")
 
     def __init__(self, response: Any) -> None:
         self.response = response
-        self.is_due = False
+        self.is_due = self.is_outdated = False
 
     def begin(self, send: Callable[[], object]) -> None:
         """Begin the wait. At its end `is_due` is set, and `send` called."""
         raise NotImplementedError
 
     def leave(self) -> None:
-        """End the wait: `send` must not be called any more."""
-        raise NotImplementedError
-
-    def result(self) -> Any:
-        """Return the response after the wait, or a coroutine that returns it."""
+        """End the wait: `send` must not be called any more, and is forgotten, with the connection that it belongs to."""
         raise NotImplementedError
 
 
@@ -101,6 +98,9 @@ class RequestingClient(Protocol):
 
     heartbeat_s: float | None
     """Trio's time of its last heartbeat, or of the answer to a SyncGroup before it."""
+
+    quiet: Any
+    """Its last heartbeat, the answer, and the member that sent it: `handlers.holding`. None: not known, or the group was not quiet."""
 
     farewell: Callable[[], object] | None
     """Called once, when the connection has ended."""

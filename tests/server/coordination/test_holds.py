@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -17,14 +19,14 @@ class Client:
     """A connection that notes when its response is sent."""
 
     def __init__(self, others: HeldResponses, bell: Bell, for_ms: int) -> None:
-        self.held = HeldResponse("quiet", others, bell, for_ms, lambda: "changed")
+        self.held = HeldResponse("quiet", others, bell, trio.current_time() * 1000 + for_ms)
         self.sent: list[tuple[int, str]] = []
         self.held.begin(self._send)
 
     def _send(self) -> None:
         assert self.held.is_due
         self.held.leave()
-        self.sent.append((round(trio.current_time() * 1000), self.held.result()))
+        self.sent.append((round(trio.current_time() * 1000), "changed" if self.held.is_outdated else "quiet"))
 
 
 @asynccontextmanager
@@ -39,7 +41,7 @@ async def holding() -> AsyncIterator[HeldResponses]:
 
 @pytest.mark.parametrize(
     ("for_ms", "sent_at_ms"),
-    [(1, 10), (TICK_MS, TICK_MS), (401, 400), (2_389, 2_350), (2_391, 2_400)],
+    [(1, 10), (TICK_MS, TICK_MS), (401, 400), (2_389, 2_300), (2_391, 2_400)],
 )
 async def test_a_response_is_sent_at_its_deadline_or_a_tick_earlier(
     for_ms: int, sent_at_ms: int, autojump_clock: trio.testing.MockClock
@@ -73,3 +75,46 @@ async def test_a_wait_that_its_client_has_ended_is_not_ended_again(autojump_cloc
         rung.held.leave()
         await trio.sleep(1)
         assert (left.sent, rung.sent, len(bell)) == ([], [], 0)
+
+
+async def test_ended_responses_keep_neither_their_clients_nor_memory(autojump_clock: trio.testing.MockClock) -> None:
+    """Ten thousand clients that leave before the deadline, as those that disconnect do."""
+    async with holding() as others:
+        bell = Bell()
+        first = Client(others, bell, 2_000)
+        left = weakref.ref(first)
+        first.held.leave()
+        del first
+        before = len(gc.get_objects())
+        held = [Client(others, bell, 2_000).held for _ in range(10_000)]
+        for each in held:
+            each.leave()
+        kept = weakref.ref(held[0])
+        held.clear()
+        del each
+        await trio.testing.wait_all_tasks_blocked()
+        assert (left(), kept(), len(bell), others._due) == (None, None, 0, {})
+        assert len(gc.get_objects()) - before < 100
+
+
+async def test_the_task_sleeps_while_nothing_is_due(autojump_clock: trio.testing.MockClock) -> None:
+    """The task is woken once for all responses of a tick, and once for those that have ended before their deadline."""
+    wakes = 0
+
+    class Wakes(trio.abc.Instrument):
+        def before_task_step(self, task: trio.lowlevel.Task) -> None:
+            nonlocal wakes
+            wakes += task.name.endswith("HeldResponses.run")
+
+    async with holding() as others:
+        trio.lowlevel.add_instrument(instrument := Wakes())
+        bell = Bell()
+        clients = [Client(others, bell, 1_000 + number) for number in range(TICK_MS - 1)]
+        await trio.sleep(10)
+        assert {each.sent[0] for each in clients} == {(1_000, "quiet")}
+        for _ in range(10):
+            client = Client(others, bell, 1_000)
+            await trio.sleep(0.05)
+            client.held.leave()
+        trio.lowlevel.remove_instrument(instrument)
+        assert wakes <= 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from typing import Any
@@ -144,10 +145,15 @@ class Member:
 
     # Rhythm
 
-    def let_time_pass(self) -> None:
-        """Let the broker believe that the last heartbeat was long ago."""
+    def connection(self) -> Any:
+        """Return the broker's side of the connection."""
         here = ":".join(map(str, self.client._socket.getsockname()))
         (connection,) = [each for each in self.broker.inner.connections if each.peer == here]
+        return connection
+
+    def let_time_pass(self) -> None:
+        """Let the broker believe that the last heartbeat was long ago."""
+        connection = self.connection()
         assert connection.heartbeat_s is not None
         connection.heartbeat_s -= 2 * VERY_LONG_MS / 1000
 
@@ -220,6 +226,43 @@ def test_a_member_whose_session_ends_is_notified(broker: ottla.Broker, joined: C
     one.hold(one.send_heartbeat)
     broker.clock.advance(milliseconds=VERY_LONG_MS + 1)
     assert one.receive().error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_nothing_is_kept_of_a_client_that_disconnects(broker: ottla.Broker, joined: Callable[..., Member]) -> None:
+    one = joined()
+    one.join()
+    for _ in range(2):
+        one.hold(one.send_heartbeat)
+        one.send_commit()
+        assert [one.receive().error_code, isinstance(one.receive(), OffsetCommitResponse)] == [ErrorCode.NONE, True]
+    one.hold(one.send_heartbeat)
+    connection = weakref.ref(one.connection())
+    one.client.close()
+    assert eventually(broker, lambda: (connection(), held_count(broker)) == (None, 0))
+
+
+def test_a_repeated_heartbeat_keeps_its_member_alive(broker: ottla.Broker, joined: Callable[..., Member]) -> None:
+    one = joined()
+    one.join()
+    for _ in range(4):
+        one.hold(one.send_heartbeat)
+        broker.clock.advance(milliseconds=VERY_LONG_MS // 2)
+        one.client.send(ApiVersionsRequest(client_software_name=NAMED, client_software_version="1"), 3)
+        assert [one.receive().error_code for _ in range(2)] == [ErrorCode.NONE] * 2
+    broker.clock.advance(milliseconds=VERY_LONG_MS)
+    one.send_heartbeat()
+    assert one.receive().error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_heartbeat_of_another_generation_is_not_the_same(joined: Callable[..., Member]) -> None:
+    one = joined()
+    one.join()
+    one.hold(one.send_heartbeat)
+    one.send_commit()
+    assert [one.receive().error_code, isinstance(one.receive(), OffsetCommitResponse)] == [ErrorCode.NONE, True]
+    one.epoch += 1
+    one.send_heartbeat()
+    assert one.receive().error_code == ErrorCode.ILLEGAL_GENERATION
 
 
 def test_a_broker_that_stops_does_not_wait(broker: ottla.Broker, joined: Callable[..., Member]) -> None:

@@ -113,7 +113,6 @@ class Held(Deferred):
 
     def __init__(self, response: Any) -> None:
         super().__init__(response)
-        self.changed: Any = response
         self.send: Callable[[], object] | None = None
         self.has_left = False
 
@@ -124,13 +123,10 @@ class Held(Deferred):
         assert not self.has_left
         self.has_left = True
 
-    def result(self) -> Any:
-        return self.changed
-
-    def end(self, changed: Any = None) -> None:
-        """End the wait, after a change if it is given."""
+    def end(self, *, is_outdated: bool = False) -> None:
+        """End the wait, after a change or at its deadline."""
         assert self.send is not None
-        self.changed, self.is_due = changed or self.response, True
+        self.is_due, self.is_outdated = True, is_outdated
         self.send()
 
 
@@ -151,6 +147,8 @@ class RequestDispatcher:
         self.begun: list[str] = []
         """The key of each request whose coroutine has begun."""
         self.held: list[Held] = []
+        self.changed: Any = None
+        """The answer to the next request."""
         self.present: dict[int, Handler] = {API.key: self.handle, PRODUCE.key: self.produce}
         self.handlers: Any = MappingProxyType(self.present)
         self.loadable: dict[int, Handler] = {}
@@ -173,6 +171,9 @@ class RequestDispatcher:
         key = ",".join(request.body.coordinator_keys) if request.version >= KEYS_VERSION else request.body.key
         self.asked.append(key)
         self.meanwhile(key)
+        if self.changed is not None:
+            changed, self.changed = self.changed, None
+            return changed
         answer = None if "silent" in key else FindCoordinatorResponse(host=key, coordinators=(Coordinator(key=key),))
         if key.startswith("big"):
             return FindCoordinatorResponse(host=key + "x" * LARGE_ANSWER)
@@ -1903,7 +1904,9 @@ async def test_after_a_change_the_new_response_is_sent(waits: bool) -> None:
         peer.send(1, keys="held{}")
         assert await peer.answers() == []
         changed = FindCoordinatorResponse(host="pass" if waits else "new")
-        served.dispatcher.held[0].end(served.dispatcher._waited(peer.connection, "pass", changed) if waits else changed)
+        dispatcher = served.dispatcher
+        dispatcher.changed = dispatcher._waited(peer.connection, "pass", changed) if waits else changed
+        dispatcher.held[0].end(is_outdated=True)
         assert await peer.answers() == [(1, changed.host)]
         assert await peer.asked(2) == [2]
 

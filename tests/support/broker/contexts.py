@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import trio
 
@@ -23,6 +24,7 @@ class Staying:
     principal: Principal = ANONYMOUS
     logging_in: LoggingIn | None = None
     heartbeat_s: float | None = None
+    quiet: Any = None
     farewell: Callable[[], object] | None = None
 
     @property

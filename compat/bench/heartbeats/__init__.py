@@ -1,0 +1,1 @@
+"""The cost of heartbeats of quiet groups, held and answered at once."""

@@ -1,0 +1,134 @@
+"""Members of classic groups that send nothing but heartbeats, in the rhythm of a client."""
+
+import selectors
+import socket
+import struct
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Self
+
+from ottla.protocol.connection import encode_request, parse_response
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
+from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.sync_group import SyncGroupRequest
+from ottla.server.client.connection import api_of
+
+RHYTHM_S = 3.0
+"""Clients' default of `heartbeat.interval.ms`."""
+SESSION_MS = 1_800_000
+TIMEOUT_S, PAUSE_S = 60.0, 0.05
+VERSION = 3
+"""Of all its requests of groups."""
+
+
+class Members:
+    """Members, each the only one of its group, on a connection of its own; a context manager.
+
+    The broker needs `group.initial.rebalance.delay.ms` of 0. The name of the client's software allows it to hold their heartbeats.
+    """
+
+    def __init__(self, bootstrap: str, count: int, prefix: str = "beats") -> None:
+        host, _, port = bootstrap.rpartition(":")
+        self._members: list[tuple[socket.socket, bytes]] = []
+        self._waiting = set[int]()
+        """Members whose last heartbeat has no answer."""
+        self._poller = selectors.DefaultSelector()
+        try:
+            for number in range(count):
+                connection = socket.create_connection((host, int(port)), TIMEOUT_S)
+                self._members.append((connection, b""))
+                self._members[number] = connection, _joined(connection, f"{prefix}-{number}")
+                self._poller.register(connection, selectors.EVENT_READ, number)
+        except BaseException:
+            self.close()
+            raise
+
+    def beat(self, for_s: float, is_over: Callable[[], bool] = lambda: False) -> int:
+        """Send heartbeats for this time, evenly in the rhythm; return how many. Raises RuntimeError for an error in an answer."""
+        begun_s, sent, count = time.perf_counter(), 0, len(self._members)
+        order = deque(range(count))
+        while (now_s := time.perf_counter() - begun_s) < for_s and not is_over():
+            if sent <= now_s * count / RHYTHM_S:
+                number = order[0]
+                order.rotate(-1)
+                sent += 1
+                if number not in self._waiting:  # as clients do
+                    connection, frame = self._members[number]
+                    connection.sendall(frame)
+                    self._waiting.add(number)
+            else:
+                self._receive(sent * RHYTHM_S / count - now_s)
+        return sent
+
+    def settle(self) -> None:
+        """Receive all answers."""
+        until_s = time.perf_counter() + TIMEOUT_S
+        while self._waiting:
+            if time.perf_counter() > until_s:
+                raise TimeoutError(f"{len(self._waiting)} heartbeats were not answered within {TIMEOUT_S:g} s")
+            self._receive(PAUSE_S)
+
+    def _receive(self, for_s: float) -> None:
+        for key, _ in self._poller.select(for_s):
+            connection, _ = self._members[key.data]
+            answer = _answer(connection)
+            error_code = parse_response(api_of(HeartbeatRequest()), VERSION, answer)[1].error_code
+            if error_code:
+                raise RuntimeError(f"a heartbeat was answered with error {error_code}")
+            self._waiting.discard(key.data)
+
+    def close(self) -> None:
+        self._poller.close()
+        for connection, _ in self._members:
+            connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _joined(connection: socket.socket, group_id: str) -> bytes:
+    """Join a group; return the frame of its heartbeats."""
+    _ask(connection, ApiVersionsRequest(client_software_name="compat", client_software_version="1"))
+    until_s = time.perf_counter() + TIMEOUT_S
+    while _ask(connection, FindCoordinatorRequest(key=group_id)).error_code:  # the first makes the topic
+        if time.perf_counter() > until_s:
+            raise TimeoutError(f"no coordinator of {group_id} within {TIMEOUT_S:g} s")
+        time.sleep(PAUSE_S)
+    protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
+    joining = JoinGroupRequest(
+        group_id=group_id, session_timeout_ms=SESSION_MS, rebalance_timeout_ms=SESSION_MS,
+        protocol_type="consumer", protocols=(protocol,),
+    )  # fmt: skip
+    joined = _ask(connection, joining)
+    known = {"group_id": group_id, "generation_id": joined.generation_id, "member_id": joined.member_id}
+    synced = _ask(connection, SyncGroupRequest(**known))
+    if error_code := joined.error_code or synced.error_code:
+        raise RuntimeError(f"joining {group_id} ended with error {error_code}")
+    return _frame(HeartbeatRequest(**known))
+
+
+def _frame(message: Any) -> bytes:
+    return encode_request(api_of(message), VERSION, 1, "compat", message)
+
+
+def _ask(connection: socket.socket, message: Any) -> Any:
+    connection.sendall(_frame(message))
+    return parse_response(api_of(message), VERSION, _answer(connection))[1]
+
+
+def _answer(connection: socket.socket) -> bytes:
+    (size_bytes,) = struct.unpack(">i", _exactly(connection, 4))
+    return _exactly(connection, size_bytes)
+
+
+def _exactly(connection: socket.socket, size_bytes: int) -> bytes:
+    found = connection.recv(size_bytes, socket.MSG_WAITALL)
+    if len(found) < size_bytes:
+        raise ConnectionError("closed by the broker")
+    return found
