@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import base64
 import http.client
 import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from .frame.errors import SAID_NO, CommandError, wrong_call
 from .frame.options import ADMIN_TOKEN, json_option
@@ -17,10 +18,14 @@ from .frame.parser import Command, Parser, no_options
 from .frame.printing import show, show_json, show_table
 
 REGISTRY = "OTTLA_SCHEMA_REGISTRY"
+USER = "OTTLA_REGISTRY_USER"
+"""Variable with USER:PASSWORD, as for `ottla-spark apply --registry`."""
 DEFAULT_REGISTRY = "http://localhost:8081"
 TIMEOUT_S = 60
 FILE_BYTES_MAX = 4 << 20
 SHOWN_CHARACTERS_MAX = 200
+ANSWER_BYTES_MAX = 64 << 20
+MESSAGE_CHARACTERS_MAX = 4_000
 KINDS = {".avsc": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
 
 NOTES = f"""\
@@ -32,53 +37,82 @@ examples:
 
 The type of a schema follows from its file: {", ".join(f"{suffix} {kind}" for suffix, kind in KINDS.items())}. Others are AVRO. - reads
 standard input. The registry may be any that has the API of Confluent's Schema Registry.
+
+A registry that requires a login gets ${USER}=USER:PASSWORD. A registry of Ottla takes its token as the password of any user.
 """
 
 Answer = Any
+Shape = Any
+"""A type, a list of one shape, or fields with their shapes; `name?` may be absent."""
+VERSION: Shape = {
+    "subject": str,
+    "version": int,
+    "id": int,
+    "schema": str,
+    "schemaType?": str,
+    "references?": [{"name": str, "subject": str, "version": int}],
+}
+VERDICT: Shape = {"is_compatible": bool, "messages?": [str]}
 
 
 class RegistryClient:
     """A client of the registry that the options of a command name.
 
+    The token of the admin listener is only for the registry beside it: it is sent only if neither an option nor a variable names
+    a registry.
+
     Raises:
-        CommandError: WRONG_CALL. The URL or the token is invalid.
+        CommandError: WRONG_CALL. The URL, the user or the token is invalid.
     """
 
     def __init__(self, options: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> None:
-        self.url = options.registry or environment.get(REGISTRY) or DEFAULT_REGISTRY
-        if "://" not in self.url:
-            self.url = f"http://{self.url}"
-        self._token = environment.get(ADMIN_TOKEN)
-        if self._token is not None and not (self._token.isascii() and self._token.isprintable()):
-            raise wrong_call(f"{ADMIN_TOKEN}: invalid token: must be one line of ASCII")
+        named = options.registry or environment.get(REGISTRY)
+        url = named or DEFAULT_REGISTRY
+        if "://" not in url:
+            url = f"http://{url}"
         try:
-            parts = urlsplit(self.url)
+            parts = urlsplit(url)
             self._address, self._base = parts.netloc.rpartition("@")[2], parts.path.rstrip("/")
+            self.url = f"{parts.scheme}://{self._address}{self._base}"
+            """Without the user and the query, which may be secrets."""
             if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
-                raise ValueError("expected http://HOST:PORT")
-        except ValueError as error:
-            raise wrong_call(f"--registry: invalid URL {self.url}: {error}") from None
+                raise ValueError
+        except ValueError:
+            shown = url.rpartition("@")[2][:SHOWN_CHARACTERS_MAX]
+            raise wrong_call(f"--registry: invalid URL {shown}: expected http://HOST:PORT") from None
         kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
         self._connection = kinds[parts.scheme]
+        user, token = environment.get(USER) or None, None if named else environment.get(ADMIN_TOKEN)
+        if parts.username is not None:
+            user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        if user is not None and ":" not in user:
+            raise wrong_call(f"{USER}: expected USER:PASSWORD, found no colon")
+        if token is not None and not (token.isascii() and token.isprintable()):
+            raise wrong_call(f"{ADMIN_TOKEN}: invalid token: must be one line of ASCII")
+        self._login: dict[str, str] = {}
+        if user is not None:
+            self._login["Authorization"] = f"Basic {base64.b64encode(os.fsencode(user)).decode()}"
+        elif token is not None:
+            self._login["Authorization"] = f"Bearer {token}"
 
-    def ask(self, method: str, path: str, body: Mapping[str, object] | None = None, **query: str) -> Answer:
-        """Return the JSON that a call returns.
+    def ask(
+        self, method: str, path: str, shape: Shape, body: Mapping[str, object] | None = None, **query: str
+    ) -> Answer:
+        """Return the JSON that a call returns, which has a shape.
 
         Raises:
             CommandError: With the registry's sentence.
             CommandError: WRONG_CALL. It does not answer, or is not a registry.
         """
         target = f"{self._base}{path}" + (f"?{urlencode(query)}" if query else "")
-        headers = {"Accept": "application/vnd.schemaregistry.v1+json"}
+        headers = {"Accept": "application/vnd.schemaregistry.v1+json"} | self._login
         if body is not None:
             headers["Content-Type"] = "application/vnd.schemaregistry.v1+json"
-        if self._token is not None:
-            headers["Authorization"] = f"Bearer {self._token}"
         try:
             with closing(self._connection(self._address, timeout=TIMEOUT_S)) as connection:
                 connection.request(method, target, None if body is None else json.dumps(body), headers)
                 response = connection.getresponse()
-                status, data = response.status, response.read()
+                status, data = response.status, response.read(ANSWER_BYTES_MAX)
         except (UnicodeError, http.client.InvalidURL) as error:
             raise wrong_call(f"{self.url}: invalid address: {error}") from error
         except OSError as error:
@@ -88,24 +122,36 @@ class RegistryClient:
             ) from error
         except http.client.HTTPException as error:
             raise self._not_a_registry(repr(error)) from error
-        return self._read(status, data)
+        return self._read(status, data, shape)
 
-    def _read(self, status: int, data: bytes) -> Answer:
+    def _read(self, status: int, data: bytes, shape: Shape) -> Answer:
         try:
             answer = json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             answer = None
-        if answer is None or (status != http.client.OK and not isinstance(answer, dict)):
+        is_well = status == http.client.OK
+        if not _has_shape(answer, shape if is_well else {}):
             raise self._not_a_registry(f"status {status}, {data[:SHOWN_CHARACTERS_MAX].decode(errors='replace')!r}")
-        if status == http.client.OK:
+        if is_well:
             return answer
-        sentence = str(answer.get("message", f"status {status}"))
+        sentence = str(answer.get("message", f"status {status}"))[:MESSAGE_CHARACTERS_MAX]
         if status == http.client.UNAUTHORIZED:
-            sentence += f" (set {ADMIN_TOKEN})"
+            sentence += f" (set {USER}=USER:PASSWORD; the password may be the token of Ottla's registry)"
         raise CommandError(sentence)
 
     def _not_a_registry(self, found: str) -> CommandError:
         return wrong_call(f"{self.url} is not a schema registry: {found}")
+
+
+def _has_shape(found: Answer, shape: Shape) -> bool:
+    if isinstance(shape, list):
+        return isinstance(found, list) and all(_has_shape(each, shape[0]) for each in found)
+    if isinstance(shape, dict):
+        return isinstance(found, dict) and all(
+            (name.endswith("?") and found.get(name[:-1]) is None) or _has_shape(found.get(name.rstrip("?")), each)
+            for name, each in shape.items()
+        )
+    return isinstance(found, shape)
 
 
 def _subject_path(options: argparse.Namespace) -> str:
@@ -117,14 +163,14 @@ def _subject_path(options: argparse.Namespace) -> str:
 def _list(options: argparse.Namespace) -> None:
     registry = RegistryClient(options)
     rows = []
-    for subject in registry.ask("GET", "/subjects"):
+    for subject in registry.ask("GET", "/subjects", [str]):
         path = f"/subjects/{quote(subject, safe='')}/versions"
-        versions = registry.ask("GET", path)
-        latest = registry.ask("GET", f"{path}/latest")
+        versions = registry.ask("GET", path, [int])
+        latest = registry.ask("GET", f"{path}/latest", VERSION)
         rows.append(
             {
                 "subject": subject,
-                "type": latest.get("schemaType", "AVRO"),
+                "type": latest.get("schemaType") or "AVRO",
                 "versions": versions,
                 "latest_id": latest["id"],
             }
@@ -138,13 +184,13 @@ def _list(options: argparse.Namespace) -> None:
 
 
 def _show(options: argparse.Namespace) -> None:
-    found = RegistryClient(options).ask("GET", f"{_subject_path(options)}/{options.schema_version}")
+    found = RegistryClient(options).ask("GET", f"{_subject_path(options)}/{options.schema_version}", VERSION)
     if options.json:
         show_json(found)
         return
-    kind = found.get("schemaType", "AVRO")
+    kind = found.get("schemaType") or "AVRO"
     show(f"{found['subject']}  version {found['version']}  id {found['id']}  {kind}")
-    show(f"  references {each['name']}: {each['subject']} {each['version']}" for each in found.get("references", ()))
+    show(f"  references {each['name']}: {each['subject']} {each['version']}" for each in found.get("references") or ())
     show(_pretty(kind, found["schema"]).splitlines())
 
 
@@ -153,15 +199,15 @@ def _pretty(kind: str, text: str) -> str:
         return text
     try:
         return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 
 def _register(options: argparse.Namespace) -> None:
     body, path = _new_schema(options), _subject_path(options)
     registry = RegistryClient(options)
-    registry.ask("POST", path, body)
-    found = registry.ask("POST", path.removesuffix("/versions"), body)
+    registry.ask("POST", path, {"id": int}, body)
+    found = registry.ask("POST", path.removesuffix("/versions"), VERSION, body)
     if options.json:
         show_json(found)
     else:
@@ -172,11 +218,11 @@ def _check(options: argparse.Namespace) -> int:
     path = f"/compatibility{_subject_path(options)}"
     if options.schema_version is not None:
         path += f"/{options.schema_version}"
-    found = RegistryClient(options).ask("POST", path, _new_schema(options), verbose="true")
+    found = RegistryClient(options).ask("POST", path, VERDICT, _new_schema(options), verbose="true")
     if options.json:
         show_json(found)
     else:
-        show(["compatible"] if found["is_compatible"] else ["not compatible", *found.get("messages", ())])
+        show(["compatible"] if found["is_compatible"] else ["not compatible", *(found.get("messages") or ())])
     return 0 if found["is_compatible"] else SAID_NO
 
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ..broker.broker import Broker
-from ..registry.endpoints import ENDPOINTS, Endpoint, Plain, Request, in_context
+from ..registry.endpoints import ENDPOINTS, Endpoint, Plain, Request, in_context, with_alias
 from ..registry.errors import RegistryError
 from ..registry.registry import registry_of
 from ..runtime.errors import ControlError
-from ..runtime.threads import in_worker
+from ..runtime.threads import Worker, in_worker
 from .access import HttpRefusal
 from .call import JSON_TYPE, Supervisor
 from .conversation import Answers, HttpConversation
@@ -77,7 +77,8 @@ class RegistryAnswering:
                 broker.services.cluster.cluster_id,
                 len(body),
             )
-            return await call.function(registry_of(broker), request)
+            registry = registry_of(broker)
+            return await call.function(registry, await with_alias(registry, request, call.path))
 
         try:
             found = await self._supervisor.call(in_run)
@@ -85,7 +86,7 @@ class RegistryAnswering:
                 return Reply(200, found.text.encode(errors="replace"), PLAIN)
             if _is_small(found):
                 return Reply(200, json.dumps(found).encode(), CONTENT_TYPE)
-            return Reply(200, await in_worker(encoded, found), CONTENT_TYPE)
+            return Reply(200, await in_worker(encoded, found, Worker.REGISTRY), CONTENT_TYPE)
         except RegistryError as error:
             return refusal(error.status, str(error), code=error.code)
         except HttpRefusal as error:
@@ -103,7 +104,9 @@ class RegistryAnswering:
 async def _parsed(body: bytes) -> Mapping[str, Any]:
     if not body:
         return {}
-    return json_object(body) if len(body) <= READ_AT_ONCE_BYTES else await in_worker(json_object, body)
+    if len(body) <= READ_AT_ONCE_BYTES:
+        return json_object(body)
+    return await in_worker(json_object, body, Worker.SCHEMAS)
 
 
 def _is_small(found: Any) -> bool:

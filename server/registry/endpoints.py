@@ -5,15 +5,24 @@ A call is a function of the registry and a request. It returns what becomes the 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from ..runtime.threads import in_worker
+from ..runtime.threads import Worker, in_worker
 from . import errors
-from .names import DEFAULT_CONTEXT, EVERYTHING, SUBJECT_CHARACTERS_MAX, bare_name, context_named, context_of, normalized
+from .names import (
+    DEFAULT_CONTEXT,
+    EVERYTHING,
+    SUBJECT_CHARACTERS_MAX,
+    bare_name,
+    context_named,
+    context_of,
+    normalized,
+    qualified,
+)
+from .options import OPTIONS, check_metadata, check_rules, property_of
 from .records import (
     INT32_MAX,
     REFERENCES_MAX,
@@ -34,8 +43,6 @@ PAGE_MAX = 1_000
 """Maximum number of schemas in one response, as in Confluent's registry."""
 AT_ONCE_BYTES = 64 << 10
 RESPONSE_CHARACTERS_MAX = 32 << 20
-METADATA_VALUES_MAX, METADATA_CHARACTERS_MAX, METADATA_DEPTH_MAX = 10_000, 256 << 10, 20
-"""Limits of a schema's metadata, and of its rules."""
 SETTINGS_MAX = 100
 """Maximum number of options in one request."""
 FIRST_KIND = "AVRO"
@@ -102,20 +109,17 @@ class Request:
 
     def new_schema(self) -> NewSchema:
         """Return the schema in the body. RegistryError 422: a field is malformed; 42201: the type is unknown."""
-        text, kind = self.body.get("schema"), self.body.get("schemaType") or FIRST_KIND
-        if not isinstance(text, str) or not text:
-            raise errors.invalid_schema("schema: expected a text, but it is empty or missing")
+        text, kind = self.body.get("schema") or "", self.body.get("schemaType") or FIRST_KIND
+        if not isinstance(text, str):
+            raise errors.invalid_schema(f"schema: expected a text, found {errors.shown(text)}")
         if len(text) > MAX_TEXT_BYTES:
             raise errors.invalid_schema(f"schema: too large ({len(text)} characters, limit {MAX_TEXT_BYTES} bytes)")
         if not isinstance(kind, str) or kind not in KINDS:
             raise errors.invalid_schema(
                 f"schemaType: invalid ({errors.shown(kind)}, expected one of {', '.join(KINDS)})"
             )
-        for name in ("metadata", "ruleSet"):
-            each = self.body.get(name)
-            if not isinstance(each, dict | None):
-                raise errors.malformed(f"{name}: expected an object")
-            _check_plain(self.body.get(name), name)
+        check_metadata(self.body.get("metadata"))
+        check_rules(self.body.get("ruleSet"))
         try:
             given = self.body.get("references")
             if isinstance(given, list) and len(given) > REFERENCES_MAX:
@@ -129,7 +133,8 @@ class Request:
         except UnreadableRecordError as error:
             raise errors.malformed(str(error)) from None
         content = content_of(kind, text, references, self.body.get("metadata"), self.body.get("ruleSet"))
-        return NewSchema(content, self.flag("normalize"), self._optional("id"), self._optional("version"))
+        version = LATEST if self.body.get("version") == -1 else self._optional("version")
+        return NewSchema(content, self.flag("normalize"), self._optional("id"), version, self.flag("force"))
 
     def _optional(self, name: str) -> int | None:
         found = self.body.get(name)
@@ -138,29 +143,6 @@ class Request:
         if not isinstance(found, int) or isinstance(found, bool) or not 1 <= found <= INT32_MAX:
             raise errors.malformed(f"{name}: expected a number from 1 to {INT32_MAX}, found {errors.shown(found)}")
         return found
-
-
-def _check_plain(value: Json, name: str) -> None:
-    """Check metadata or rules, which are digested and written on Trio's thread. RegistryError 422: they exceed the limits."""
-    level, values_count, characters = [value], 0, 0
-    for _ in range(METADATA_DEPTH_MAX):
-        below: list[Json] = []
-        for each in level:
-            if isinstance(each, float) and not math.isfinite(each):
-                raise errors.malformed(f"{name}: a number is too large")
-            members = each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
-            values_count += 1 + len(members)
-            if values_count <= METADATA_VALUES_MAX:
-                texts = each if isinstance(each, dict) else [each] if isinstance(each, str) else ()
-                characters += sum(map(len, texts))
-            if values_count > METADATA_VALUES_MAX or characters > METADATA_CHARACTERS_MAX:
-                raise errors.malformed(
-                    f"{name}: too large (limits: {METADATA_VALUES_MAX} values, {METADATA_CHARACTERS_MAX} characters)"
-                )
-            below += members
-        level = below
-    if level:
-        raise errors.malformed(f"{name}: nested too deeply (limit {METADATA_DEPTH_MAX} levels)")
 
 
 Function = Callable[[Registry, Request], Awaitable[Json]]
@@ -232,7 +214,7 @@ async def _schemas(registry: Registry, request: Request) -> Json:
             )
         return [_version_fields(each) for each in page]
 
-    return await in_worker(listed, await registry.state())
+    return await in_worker(listed, await registry.state(), Worker.REGISTRY)
 
 
 @endpoint("GET", "/schemas/ids/{id}")
@@ -263,7 +245,7 @@ async def _subjects_of_id(registry: Registry, request: Request) -> Json:
         found = [each.subject for each in state.places(context, schema_id) if is_shown(each)]
         return request.page(list(dict.fromkeys(found)))
 
-    return await in_worker(listed, state)
+    return await in_worker(listed, state, Worker.REGISTRY)
 
 
 @endpoint("GET", "/schemas/ids/{id}/versions")
@@ -275,7 +257,7 @@ async def _versions_of_id(registry: Registry, request: Request) -> Json:
         found = [each for each in state.places(context, schema_id) if is_shown(each)]
         return request.page([{"subject": each.subject, "version": each.version} for each in found])
 
-    return await in_worker(listed, state)
+    return await in_worker(listed, state, Worker.REGISTRY)
 
 
 @endpoint("GET", "/schemas/guids/{guid}")
@@ -322,7 +304,11 @@ async def _text(registry: Registry, request: Request, context: str, content: Con
 
 async def _new_schema(request: Request) -> NewSchema:
     """Return the schema in the body: digests of large bodies are computed in a worker thread."""
-    return request.new_schema() if request.body_bytes <= AT_ONCE_BYTES else await in_worker(Request.new_schema, request)
+    return (
+        request.new_schema()
+        if request.body_bytes <= AT_ONCE_BYTES
+        else await in_worker(Request.new_schema, request, Worker.REGISTRY)
+    )
 
 
 # Subjects
@@ -331,7 +317,15 @@ async def _new_schema(request: Request) -> NewSchema:
 @endpoint("GET", "/contexts")
 async def _contexts(registry: Registry, request: Request) -> Json:
     return await in_worker(
-        lambda state: request.page(sorted({DEFAULT_CONTEXT, *list(state.contexts)})), await registry.state()
+        lambda state: request.page(
+            sorted(
+                each
+                for each in {DEFAULT_CONTEXT, *list(state.contexts)}
+                if each.startswith(request.query.get("contextPrefix", ""))
+            )
+        ),
+        await registry.state(),
+        Worker.REGISTRY,
     )
 
 
@@ -343,7 +337,7 @@ async def _subjects(registry: Registry, request: Request) -> Json:
         found = _subjects_with_prefix(state, request)
         return request.page([each for each in found if any(map(is_shown, _versions_in(state, each)))])
 
-    return await in_worker(listed, await registry.state())
+    return await in_worker(listed, await registry.state(), Worker.REGISTRY)
 
 
 def _versions_in(state: State, subject: str) -> list[Version]:
@@ -376,10 +370,9 @@ async def _delete_subject(registry: Registry, request: Request) -> Json:
 async def _with_metadata(registry: Registry, request: Request) -> Json:
     """Return the newest version with these properties; the query has `key` and `value`."""
     state, subject = await registry.state(), request.subject
-    wanted = {request.query.get("key", ""): request.query.get("value", "")}
+    key, value = request.query.get("key", ""), request.query.get("value", "")
     for each in reversed(state.subjects.get(subject, {}).values()):
-        properties = each.content.metadata.get("properties") if isinstance(each.content.metadata, dict) else None
-        if isinstance(properties, dict) and wanted.items() <= properties.items() and request.deleted(each):
+        if request.deleted(each) and property_of(each.content.metadata, key) == value:
             return await _shown(registry, request, each)
     if not state.has_subject(subject, deleted=True):
         raise errors.subject_not_found(subject)
@@ -393,7 +386,9 @@ async def _versions(registry: Registry, request: Request) -> Json:
         raise errors.subject_not_found(subject)
     is_shown = request.deleted
     return await in_worker(
-        lambda state: request.page([each.version for each in _versions_in(state, subject) if is_shown(each)]), state
+        lambda state: request.page([each.version for each in _versions_in(state, subject) if is_shown(each)]),
+        state,
+        Worker.REGISTRY,
     )
 
 
@@ -424,7 +419,7 @@ async def _referenced_by(registry: Registry, request: Request) -> Json:
         referrers = state.at(list(state.referrers.get(found.place, ())))
         return request.page(sorted({each.id for each in referrers if is_shown(each)}))
 
-    return await in_worker(listed, state)
+    return await in_worker(listed, state, Worker.REGISTRY)
 
 
 @endpoint("DELETE", "/subjects/{subject}/versions/{version}")
@@ -490,8 +485,9 @@ async def _set_config(registry: Registry, request: Request) -> Json:
     if len(request.body) > SETTINGS_MAX:
         raise errors.malformed(f"too many options ({len(request.body)}, limit {SETTINGS_MAX})")
     options = {"compatibilityLevel" if name == "compatibility" else name: each for name, each in request.body.items()}
+    options = {name: each for name, each in options.items() if name in OPTIONS}
     if not options:
-        raise errors.malformed("expected compatibility")
+        raise errors.malformed(f"expected one of compatibility, {', '.join(list(OPTIONS)[1:])}")
     found = await registry.set_config(request.scope, options)
     return {"compatibility" if name == "compatibilityLevel" else name: each for name, each in found.items()}
 
@@ -530,6 +526,28 @@ async def _delete_mode(registry: Registry, request: Request) -> Json:
 async def _metadata_id(registry: Registry, request: Request) -> Json:
     clusters = {"kafka-cluster": request.cluster_id, "schema-registry-cluster": "schema-registry"}
     return {"scope": {"path": [], "clusters": clusters}, "id": ""}
+
+
+async def with_alias(registry: Registry, request: Request, path: str) -> Request:
+    """Return a request for a path (a template) in which a subject with an alias is the subject that it names.
+
+    Settings are those of the subject itself.
+    """
+    if path.startswith(("/subjects/{subject}", "/compatibility/")):
+        subject = _alias(await registry.state(), request.path["subject"])
+        return replace(request, path={**request.path, "subject": subject})
+    if path.startswith("/schemas/ids/") and request.query.get("subject"):
+        subject = _alias(await registry.state(), request.query["subject"])
+        return replace(request, query={**request.query, "subject": subject})
+    return request
+
+
+def _alias(state: State, name: str) -> str:
+    if not state.configs:
+        return name
+    subject = normalized(name)
+    alias = state.configs.get(subject, {}).get("alias")
+    return qualified(alias, context_of(subject)) if isinstance(alias, str) and alias else name
 
 
 def in_context(path: str, query: str) -> tuple[str, str]:

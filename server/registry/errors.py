@@ -98,16 +98,16 @@ def referenced(subject: str, version: int) -> RegistryError:
     return RegistryError(422, 42206, f"One or more references exist to the schema {subject} version {version}")
 
 
-def id_does_not_match(reason: str) -> RegistryError:
-    return RegistryError(422, 42207, reason)
-
-
 def invalid_subject(subject: str) -> RegistryError:
     return RegistryError(422, 42208, f"The specified subject '{subject[:100]}' is not a valid subject")
 
 
 def too_large(reason: str) -> RegistryError:
     return RegistryError(422, 42209, reason)
+
+
+def invalid_rules(reason: str) -> RegistryError:
+    return RegistryError(422, 42210, f"Invalid ruleSet: {reason}")
 
 
 def store_failed(reason: str) -> RegistryError:

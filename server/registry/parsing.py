@@ -1,16 +1,21 @@
-"""Schemas parsed with all that they reference, in a worker thread; recent ones are kept."""
+"""Schemas parsed with all that they reference, in a worker thread; recent ones are kept.
+
+Work on small schemas does not wait for that on large ones: it has a thread of its own, as long as it takes few steps.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
-from ..runtime.threads import in_worker
+from ..runtime.threads import Worker, in_worker
 from .errors import invalid_schema
 from .names import qualified
 from .records import REFERENCES_MAX, Content, Reference
 from .schemas import InvalidSchema, Schema, parse_schema
+from .schemas.values import SHORT_CHARACTERS, NotShortError, short
 from .state import Place, State
 
 REFERENCE_DEPTH_MAX = 50
@@ -21,7 +26,8 @@ Result = TypeVar("Result")
 Reached = dict[Place, Content]
 Key = tuple[str, str, bool]
 """Context, digest, and whether the schema is a new one."""
-Parsed = dict[Key, Schema]
+Parsed = dict[Key, tuple[Schema, bool]]
+"""Schemas, and whether they have references."""
 Parse = Callable[[Content], Schema]
 
 
@@ -30,33 +36,57 @@ class Parser:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Key, Schema] = OrderedDict()
-        """Only schemas without references: the number of a deleted version may return with another schema. Only `in_worker`
-        changes it, whose calls run one at a time."""
+        """Only schemas without references: the number of a deleted version may return with another schema. Changed on Trio's
+        thread only."""
         self._kept_characters = 0
 
     async def run(
-        self, state: State, context: str, contents: Sequence[Content], work: Callable[[Parse], Result]
+        self,
+        state: State,
+        context: str,
+        contents: Sequence[Content],
+        work: Callable[[Parse], Result],
+        *,
+        is_new: bool = False,
     ) -> Result:
         """Run `work(parse)` in a worker thread and return its result. `parse` returns the schema of one of `contents`.
 
-        `parse` raises InvalidSchema for a schema that is invalid. The first of `contents` is a new one.
+        `parse` raises InvalidSchema for a schema that is invalid. `work` may be called again, so it must change nothing.
+
+        Args:
+            is_new: Whether the first of `contents` is checked as a new schema.
 
         Raises:
-            RegistryError: 42201: a schema that the new one references was not found, or too many are referenced.
+            RegistryError: 42201: a schema that the first one references was not found, or too many are referenced.
         """
         reached: Reached = {}
         for number, content in enumerate(contents):
-            _reach(state, context, content, reached, is_new=number == 0)
+            _reach(state, context, content, reached, is_first=number == 0)
 
-        def in_thread(work: Callable[[Parse], Result]) -> Result:
-            made: Parsed = {}
-            return work(lambda content: self._parse(context, content, reached, made, is_new=content is contents[0]))
+        made: Parsed = {}
 
-        return await in_worker(in_thread, work)
+        def whole(work: Callable[[Parse], Result]) -> Result:
+            return work(
+                lambda content: self._parse(context, content, reached, made, is_new=is_new and content is contents[0])
+            )
 
-    def kept(self, context: str, content: Content) -> Schema | None:
-        """Return a new schema without references that was parsed a short time ago, on any thread."""
-        return None if content.references else self._kept.get((context, content.guid, True))
+        def at_once(work: Callable[[Parse], Result]) -> Result:
+            with short():
+                return whole(work)
+
+        try:
+            if sum(len(each.text) for each in (*contents, *reached.values())) <= SHORT_CHARACTERS:
+                with suppress(NotShortError):
+                    return await in_worker(at_once, work, Worker.REGISTRY)
+            return await in_worker(whole, work, Worker.SCHEMAS)
+        finally:
+            for key, (each, has_references) in made.items():
+                if not has_references:
+                    self._keep(key, each)
+
+    def kept(self, context: str, content: Content, *, is_new: bool) -> Schema | None:
+        """Return a schema without references that was parsed a short time ago, on any thread."""
+        return None if content.references else self._kept.get((context, content.guid, is_new))
 
     def reached(self, state: State, context: str, content: Content) -> Reached:
         """Return all schemas that a stored one references, directly or not; missing ones are left out. For any thread.
@@ -65,7 +95,7 @@ class Parser:
             RegistryError: 42201: too many are referenced.
         """
         found: Reached = {}
-        _reach(state, context, content, found, is_new=False)
+        _reach(state, context, content, found, is_first=False)
         return found
 
     def stored(self, context: str, content: Content, reached: Reached) -> Schema:
@@ -83,11 +113,10 @@ class Parser:
         is_new: bool = False,
     ) -> Schema:
         key = (context, content.guid, is_new)
-        if content.references:
-            if key in made:
-                return made[key]
-        elif (kept := self._kept.get(key)) is not None:
-            self._kept.move_to_end(key)
+        if key in made:
+            return made[key][0]
+        if (kept := self.kept(context, content, is_new=is_new)) is not None:
+            made[key] = kept, False
             return kept
         if len(path) > REFERENCE_DEPTH_MAX:
             raise InvalidSchema(f"references: nested too deeply (limit {REFERENCE_DEPTH_MAX} levels)")
@@ -100,22 +129,20 @@ class Parser:
                 raise InvalidSchema(_not_found(reference))
             references[reference.name] = self._parse(context, reached[place], reached, made, path | {place})
         found = parse_schema(content.kind, content.text, references, is_new=is_new)
-        if content.references:
-            made[key] = found
-        else:
-            self._keep(key, found)
+        made[key] = found, bool(content.references)
         return found
 
     def _keep(self, key: Key, found: Schema) -> None:
+        before = self._kept.pop(key, None)
+        self._kept_characters += len(found.text) - (0 if before is None else len(before.text))
         self._kept[key] = found
-        self._kept_characters += len(found.text)
         while len(self._kept) > 1 and (len(self._kept) > KEPT_MAX or self._kept_characters > KEPT_CHARACTERS_MAX):
             _, oldest = self._kept.popitem(last=False)
             self._kept_characters -= len(oldest.text)
 
 
-def _reach(state: State, context: str, content: Content, reached: Reached, *, is_new: bool) -> None:
-    """Add all schemas that `content` references, directly or not, to `reached`."""
+def _reach(state: State, context: str, content: Content, reached: Reached, *, is_first: bool) -> None:
+    """Add all schemas that `content` references, directly or not, to `reached`. Those of the first one must exist."""
     todo = [content]
     while todo:
         each = todo.pop()
@@ -125,7 +152,7 @@ def _reach(state: State, context: str, content: Content, reached: Reached, *, is
                 continue
             version = state.subjects.get(place[0], {}).get(place[1])
             if version is None:
-                if is_new and each is content:
+                if is_first and each is content:
                     raise invalid_schema(_not_found(reference))
                 continue
             if len(reached) == REFERENCES_MAX:

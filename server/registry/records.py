@@ -22,6 +22,7 @@ from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
 from .errors import shown
+from .names import SUBJECT_CHARACTERS_MAX
 
 SCHEMAS_TOPIC = "_schemas"
 AVRO = "AVRO"
@@ -95,6 +96,8 @@ class Entry(NamedTuple):
     """None for a setting of the whole registry."""
     version: int
     value: Version | Mapping[str, Json] | None
+    size_bytes: int = 0
+    """Size of the record's value."""
 
 
 class UnreadableRecordError(ValueError):
@@ -184,6 +187,8 @@ def parse_record(key: bytes | None, value: bytes | None) -> Entry | None:
     subject = found.get("subject")
     if not isinstance(subject, str) and (subject is not None or kind in (KeyType.SCHEMA, KeyType.DELETE_SUBJECT)):
         raise UnreadableRecordError(f"subject: expected a string, found {type(subject).__name__}")
+    if subject is not None and len(subject) > SUBJECT_CHARACTERS_MAX:
+        raise UnreadableRecordError(f"subject: too long ({len(subject)} characters, limit {SUBJECT_CHARACTERS_MAX})")
     version = _number(found, "version", 1) if kind is KeyType.SCHEMA else 0
     if value is None:
         return Entry(kind, subject, version, None)
@@ -192,7 +197,8 @@ def parse_record(key: bytes | None, value: bytes | None) -> Entry | None:
         return Entry(kind, subject, version, _version(str(subject), version, fields))
     if kind is KeyType.DELETE_SUBJECT:
         version = _number(fields, "version", 0)
-    return Entry(kind, subject, version, {name: each for name, each in fields.items() if name != "subject"})
+    options = {name: each for name, each in fields.items() if name != "subject"}
+    return Entry(kind, subject, version, options, len(value))
 
 
 def _version(subject: str, version: int, fields: dict[str, Json]) -> Version:

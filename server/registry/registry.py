@@ -1,23 +1,28 @@
 """The registry of a broker's run: registers, looks up, compares and deletes schemas, and sets levels and modes.
 
 One write at a time. A write is decided on the state, written to `_schemas`, and then part of the state; nothing else is kept.
+A new version is parsed and compared before its turn, so that other subjects need not wait for large schemas.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import is_
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 import trio
 
 from ..broker.broker import Broker
+from ..runtime.threads import Worker, in_worker
 from ..runtime.time_slices import TimeSlice
 from . import errors
 from .errors import RegistryError
 from .names import bare_name, context_of, normalized
+from .options import NUMBER_OF_VERSION, check_options, merged_metadata, merged_rules, numbered, property_of
 from .parsing import Parse, Parser
 from .records import (
     INT32_MAX,
@@ -34,28 +39,23 @@ from .records import (
     schema_record,
     schema_tombstone,
 )
-from .schemas import LEVELS, InvalidSchema, Schema, find_incompatibilities
-from .state import IMPORT, MODES, READONLY, READONLY_OVERRIDE, READWRITE, State
+from .schemas import InvalidSchema, Schema, find_incompatibilities
+from .state import IMPORT, MODES, READONLY, READONLY_OVERRIDE, READWRITE, State, reference_places
 from .topic import SchemasTopic
 
 LATEST = -1
 """The newest version that is not deleted."""
 COMPARED_MAX = 1_000
 """Maximum number of older versions that a new one is compared with."""
+COMPARED_CHARACTERS = 256 << 10
+"""Size of the older versions that are compared in one go; then it is another request's turn."""
 AT_ONCE_CHARACTERS = 16 << 10
 """Maximum size of a known schema whose digest is computed on Trio's thread: well below a millisecond."""
 TOMBSTONES_MAX = 100
 """Maximum number of versions that are deleted in one batch, so that it fits into the topic."""
-SETTINGS_MAX = 100_000
-"""Maximum number of compatibility levels, and of modes: they are in memory."""
 FOREIGN_MAX = 10
 """Number of a subject's newest versions that are parsed to find an equal schema, which another registry may have stored in another
 layout."""
-
-SETTING_CHARACTERS_MAX = 1024
-CONFIG_OPTIONS: Mapping[str, type] = {"compatibilityLevel": str, "normalize": bool, "compatibilityGroup": str}
-"""Options of a compatibility level. `compatibilityGroup` names a property of the metadata: only versions with the same value
-are compared."""
 
 Result = TypeVar("Result")
 
@@ -65,11 +65,14 @@ class NewSchema:
     """A schema as a client sent it."""
 
     content: Content
-    """The text may have any layout, and a reference may be to `LATEST`."""
+    """The text may have any layout, and a reference may be to `LATEST`. An empty text is that of the newest version."""
     normalize: bool = False
     id: int | None = None
     """Id that it must get; only in mode IMPORT."""
     version: int | None = None
+    """Number that it must get, even if a version has this schema; LATEST for the next number, whatever that is."""
+    force: bool = False
+    """Whether it may be incompatible."""
 
 
 class Registry:
@@ -79,6 +82,8 @@ class Registry:
         self.topic = SchemasTopic(broker)
         self.parser = Parser()
         self._writing = trio.Lock()
+        self._registering: WeakValueDictionary[str, trio.Lock] = WeakValueDictionary()
+        """Locks of subjects that get a new version; held around `_writing`, never inside it."""
 
     async def state(self) -> State:
         """Return the present state."""
@@ -92,40 +97,69 @@ class Registry:
         Raises:
             RegistryError: 42201: it is invalid; 409: it is incompatible; 42205: the mode does not allow it.
         """
-        async with self._writing:
-            state = await self.topic.settled()
-            _check_may_register(state, subject, new)
-            found = await self._find(state, subject, new, deleted=False)
-            if isinstance(found, Version) and new.id in (None, found.id) and new.version in (None, found.version):
-                return found
-            content = found.content if isinstance(found, Version) else found
-            if new.id is None:
-                await self._check_compatible(state, subject, content)
-            state = await self.state()
-            made = _new_version(state, subject, content, new)
-            state.check_room(made)
-            replaced = [
-                each for each in state.subjects.get(subject, {}).values() if each.is_deleted and each.id == made.id
-            ]
-            await self.topic.append(
-                lambda: [
-                    schema_record(made),
-                    *(schema_tombstone(*each.place) for each in replaced if each.version != made.version),
-                ]
-            )
+        async with self._alone(subject):
+            made = None
+            while made is None:
+                state = await self.topic.settled()
+                _check_may_register(state, subject, new)
+                wanted = new if new.id is not None else await _populated(state, subject, new)
+                is_checked = new.id is None and state.config(subject).get("validateNewSchemas") is not False
+                found = await self._find(state, subject, wanted, deleted=False, is_new=is_checked)
+                if isinstance(found, Version) and new.id in (None, found.id) and new.version in (None, found.version):
+                    return found
+                content = found.content if isinstance(found, Version) else found
+                decided_on = _grounds(state, subject, content)
+                if new.id is None and not new.force:
+                    await self._check_compatible(state, subject, content)
+                async with self._writing:
+                    state = await self.topic.settled()
+                    if all(map(is_, decided_on, _grounds(state, subject, content))):
+                        made = await self._write(state, subject, content, new)
             return made
+
+    async def _write(self, state: State, subject: str, content: Content, new: NewSchema) -> Version:
+        _check_may_register(state, subject, new)
+        made = _new_version(state, subject, content, new)
+        state.check_room(made)
+        replaced = [
+            each
+            for each in state.subjects.get(subject, {}).values()
+            if each.is_deleted and each.id == made.id and each.place not in state.referrers
+        ]
+        await self.topic.append(
+            lambda: [
+                schema_record(made),
+                *(schema_tombstone(*each.place) for each in replaced if each.version != made.version),
+            ]
+        )
+        return made
+
+    @asynccontextmanager
+    async def _alone(self, subject: str) -> AsyncIterator[None]:
+        """Keep other writes to the subject's versions waiting in the block."""
+        lock = self._registering.get(subject)
+        if lock is None:
+            lock = self._registering[subject] = trio.Lock()
+        async with lock:
+            yield
 
     async def look_up(self, subject: str, new: NewSchema, *, deleted: bool) -> Version:
         """Return the version of a subject that has this schema. RegistryError: 40401, 40403."""
-        state = await self.state()
+        state, new = await self.state(), replace(new, version=None)
         if not state.has_subject(subject, deleted=deleted):
             raise errors.subject_not_found(subject)
         found = await self._find(state, subject, new, deleted=deleted)
+        if isinstance(found, Content) and state.live(subject):
+            populated = await _populated(state, subject, new)
+            if populated is not new:
+                found = await self._find(state, subject, populated, deleted=deleted)
         if isinstance(found, Content):
             raise errors.schema_not_found()
         return found
 
-    async def _find(self, state: State, subject: str, new: NewSchema, *, deleted: bool) -> Version | Content:
+    async def _find(
+        self, state: State, subject: str, new: NewSchema, *, deleted: bool, is_new: bool = False
+    ) -> Version | Content:
         """Return the newest version of a subject that has this schema; without one the schema, in the form that is stored."""
         sent = _resolved(state, subject, new.content)
         normalize = new.normalize or state.config(subject).get("normalize") is True
@@ -136,9 +170,11 @@ class Registry:
                 return sent
             return content_of(sent.kind, text, sent.references, sent.metadata, sent.rule_set)
 
-        kept = self.parser.kept(context_of(subject), sent) if len(sent.text) <= AT_ONCE_CHARACTERS else None
+        kept = (
+            self.parser.kept(context_of(subject), sent, is_new=is_new) if len(sent.text) <= AT_ONCE_CHARACTERS else None
+        )
         if kept is None:
-            content = await self._parsed(state, context_of(subject), [sent], stored)
+            content = await self._parsed(state, context_of(subject), [sent], stored, is_new=is_new)
         else:
             content = stored(lambda _: kept)
         context = state.contexts.get(context_of(subject))
@@ -149,7 +185,8 @@ class Registry:
         for each in versions:
             if each.id == known_id:
                 return each
-        alike = [each for each in versions[:FOREIGN_MAX] if _differs_only_in_text(each.content, content)]
+        newest = versions[:FOREIGN_MAX] if new.version is None else []
+        alike = [each for each in newest if _differs_only_in_text(each.content, content)]
 
         def find(parse: Parse) -> Version | Content:
             for each in alike:
@@ -158,17 +195,20 @@ class Registry:
                         return each
             return content
 
-        return (
-            await self._parsed(state, context_of(subject), [sent, *(each.content for each in alike)], find)
-            if alike
-            else content
-        )
+        contents = [sent, *(each.content for each in alike)]
+        return await self._parsed(state, context_of(subject), contents, find, is_new=is_new) if alike else content
 
     async def _parsed(
-        self, state: State, context: str, contents: list[Content], work: Callable[[Parse], Result]
+        self,
+        state: State,
+        context: str,
+        contents: list[Content],
+        work: Callable[[Parse], Result],
+        *,
+        is_new: bool = False,
     ) -> Result:
         try:
-            return await self.parser.run(state, context, contents, work)
+            return await self.parser.run(state, context, contents, work, is_new=is_new)
         except InvalidSchema as error:
             raise errors.invalid_schema(str(error)) from None
 
@@ -212,16 +252,16 @@ class Registry:
         level = config["compatibilityLevel"]
         group = config.get("compatibilityGroup")
         if isinstance(group, str):
-            older = [each for each in older if _property(each.content, group) == _property(content, group)]
+            wanted = property_of(content.metadata, group)
+            older = [each for each in older if property_of(each.content.metadata, group) == wanted]
         if level == "NONE":
             older = []
         elif not level.endswith("_TRANSITIVE"):
             older = older[-1:]
-        older = older[-COMPARED_MAX:]
 
         def compare(parse: Parse) -> list[str]:
             candidate = parse(content)
-            for each in reversed(older):
+            for each in compared:
                 try:
                     previous = parse(each.content)
                 except InvalidSchema as error:
@@ -236,13 +276,19 @@ class Registry:
                     ]
             return []
 
-        return await self._parsed(state, context_of(subject), [content, *(each.content for each in older)], compare)
+        reasons: list[str] = []
+        for compared in _groups(older[-COMPARED_MAX:][::-1]):
+            if not reasons:
+                contents = [content, *(each.content for each in compared)]
+                is_new = config.get("validateNewSchemas") is not False
+                reasons = await self._parsed(state, context_of(subject), contents, compare, is_new=is_new)
+        return reasons
 
     # Deletions
 
     async def delete_subject(self, subject: str, *, permanent: bool) -> list[int]:
         """Delete all versions of a subject, and return their numbers. Deleted ones can be looked up until `permanent`."""
-        async with self._writing:
+        async with self._alone(subject), self._writing:
             state = await self.topic.settled()
             _check_may_write(state, subject)
             if not state.has_subject(subject, deleted=True):
@@ -264,7 +310,7 @@ class Registry:
 
     async def delete_version(self, subject: str, version: int, *, permanent: bool) -> int:
         """Delete a version of a subject, and return its number."""
-        async with self._writing:
+        async with self._alone(subject), self._writing:
             state = await self.topic.settled()
             _check_may_write(state, subject)
             found = version_of(state, subject, version, deleted=True)
@@ -287,28 +333,19 @@ class Registry:
 
     async def set_config(self, subject: str | None, options: Mapping[str, Json]) -> Mapping[str, Json]:
         """Set options of a subject, of a context, or of all (None); others are unchanged. Returns all of them."""
-        for name, value in options.items():
-            kind = CONFIG_OPTIONS.get(name)
-            if kind is None:
-                raise errors.malformed(f"{name}: not supported; supported: {', '.join(CONFIG_OPTIONS)}")
-            if value is not None and not isinstance(value, kind):
-                raise errors.malformed(f"{name}: expected {kind.__name__}, found {errors.shown(value)}")
-            if isinstance(value, str) and len(value) > SETTING_CHARACTERS_MAX:
-                raise errors.too_large(f"{name}: too long ({len(value)} characters, limit {SETTING_CHARACTERS_MAX})")
-        level = options.get("compatibilityLevel")
-        if level is not None and level not in LEVELS:
-            raise errors.invalid_level(LEVELS)
+        check_options(options)
         async with self._writing:
             state = await self.topic.settled()
             if state.mode(subject) in (READONLY, READONLY_OVERRIDE):
                 raise _read_only(subject)
-            _check_room(state.configs, subject)
             merged = {
                 name: value
                 for name, value in {**state.configs.get(subject, {}), **options}.items()
                 if value is not None
             }
-            await self.topic.append(lambda: [config_record(subject, merged or None)])
+            record = config_record(subject, merged or None)
+            state.check_room_for_setting(state.configs, subject, len(record[1] or b""))
+            await self.topic.append(lambda: [record])
             return merged
 
     async def delete_config(self, subject: str | None) -> Mapping[str, Json]:
@@ -335,7 +372,7 @@ class Registry:
             raise errors.invalid_mode(MODES)
         async with self._writing:
             state = await self.topic.settled()
-            _check_room(state.modes, subject)
+            state.check_room_for_setting(state.modes, subject, 0)
             records = [mode_record(subject, mode)]
             if mode == IMPORT and state.mode(subject) != IMPORT:
                 if not force and any(not each.is_deleted for each in state.versions(subject)):
@@ -377,17 +414,80 @@ def version_of(state: State, subject: str, version: int, *, deleted: bool) -> Ve
     return found
 
 
+def _groups(versions: list[Version]) -> Iterator[list[Version]]:
+    """Yield the versions in groups of at most COMPARED_CHARACTERS, or of one; at least one group, which may be empty."""
+    group: list[Version] = []
+    characters = 0
+    for each in versions:
+        characters += len(each.content.text)
+        if group and characters > COMPARED_CHARACTERS:
+            yield group
+            group, characters = [], len(each.content.text)
+        group.append(each)
+    yield group
+
+
+def _grounds(state: State, subject: str, content: Content) -> list[object]:
+    """Return the objects that a new version is decided on. The versions of the subject itself are not among them: they stay as they are."""
+    places = reference_places(Version(subject, 0, 0, content))
+    referenced = (state.subjects.get(name, {}).get(version) for name, version in places)
+    return [
+        state,
+        *(state.configs.get(scope) for scope in state.scopes(subject)),
+        *(None if each is None else each.content for each in referenced),
+    ]
+
+
 def _text(schema: Schema, normalize: bool) -> str:
     return schema.normalized if normalize else schema.canonical
 
 
 def _differs_only_in_text(one: Content, other: Content) -> bool:
-    return replace(one, text="", guid="") == replace(other, text="", guid="")
+    """Return whether two schemas are equal but for their text, and the number of their version in their metadata."""
+
+    def rest(content: Content) -> Content:
+        return replace(content, text="", guid="", metadata=numbered(content.metadata, None) or None)
+
+    return rest(one) == rest(other)
 
 
-def _property(content: Content, name: str) -> Json:
-    properties = content.metadata.get("properties") if isinstance(content.metadata, dict) else None
-    return properties.get(name) if isinstance(properties, dict) else None
+async def _populated(state: State, subject: str, new: NewSchema) -> NewSchema:
+    """Return a schema with the metadata and rules of the newest version, if it has none, and those of the subject's level.
+
+    Raises:
+        RegistryError: 42201: the text is empty, and no version exists.
+    """
+    content, config = new.content, state.config(subject)
+    before = next((each.content for each in reversed(state.live(subject))), None)
+    if not content.text.strip() and before is None:
+        raise errors.invalid_schema("Empty schema")
+    version = max(state.subjects.get(subject, {}), default=0) + 1
+
+    def merge(before: Content | None) -> Content:
+        base = content if content.text.strip() or before is None else before
+        given = [content.metadata, content.rule_set]
+        if before is not None:
+            given = [
+                before.metadata if given[0] is None else given[0],
+                before.rule_set if given[1] is None else given[1],
+            ]
+        metadata = merged_metadata(config.get("defaultMetadata"), given[0], config.get("overrideMetadata"))
+        rules = merged_rules(config.get("defaultRuleSet"), given[1], config.get("overrideRuleSet"))
+        if new.version is not None or property_of(metadata, NUMBER_OF_VERSION) is not None:
+            metadata = numbered(metadata, version)
+        return content_of(base.kind, base.text, base.references, metadata, rules)
+
+    has_more = before is not None and (before.metadata or before.rule_set or not content.text.strip())
+    if not (has_more or content.metadata or new.version or config.keys() & _MERGED):
+        return new
+    try:
+        merged = await in_worker(merge, before, Worker.REGISTRY)
+    except RecursionError:
+        raise errors.malformed("metadata, ruleSet: nested too deeply") from None
+    return new if merged.guid == content.guid else replace(new, content=merged)
+
+
+_MERGED = {"defaultMetadata", "overrideMetadata", "defaultRuleSet", "overrideRuleSet"}
 
 
 def _resolved(state: State, subject: str, content: Content) -> Content:
@@ -413,7 +513,7 @@ def _new_version(state: State, subject: str, content: Content, new: NewSchema) -
     """Return the version for the next record. RegistryError: the id or the number that the client wants is not free."""
     versions = state.subjects.get(subject, {})
     next_version = max(versions, default=0) + 1
-    version = next_version if new.version is None else new.version
+    version = next_version if new.version in (None, LATEST) else new.version
     context = state.contexts.get(context_of(subject))
     if new.id is not None:
         present = None if context is None else context.contents.get(new.id)
@@ -422,7 +522,7 @@ def _new_version(state: State, subject: str, content: Content, new: NewSchema) -
         schema_id = new.id
     else:
         if version != next_version:
-            raise errors.id_does_not_match(
+            raise errors.invalid_schema(
                 f"Version {version} is not one more than the previous version {next_version - 1}"
             )
         known = None if context is None else context.ids.get(content.guid)
@@ -459,11 +559,6 @@ def _check_not_referenced(state: State, version: Version, *, deleted: bool) -> N
     for subject, number in state.referrers.get(version.place, {}):
         if deleted or not state.subjects[subject][number].is_deleted:
             raise errors.referenced(version.subject, version.version)
-
-
-def _check_room(settings: Mapping[str | None, object], subject: str | None) -> None:
-    if subject not in settings and len(settings) >= SETTINGS_MAX:
-        raise errors.too_large(f"too many settings of subjects ({len(settings)}, limit {SETTINGS_MAX})")
 
 
 def _settings_removed(state: State, subject: str) -> list[Pair]:

@@ -22,7 +22,9 @@ MODES = (READWRITE, READONLY, READONLY_OVERRIDE, IMPORT)
 
 VERSIONS_MAX = 100_000
 TEXT_BYTES_MAX = 256 << 20
-"""Limits of the whole registry, which is in memory."""
+"""Limits of the whole registry, which is in memory: of its schemas, and of its settings."""
+SETTINGS_MAX = 100_000
+"""Maximum number of compatibility levels, and of modes."""
 
 Place = tuple[str, int]
 """A subject and a version of it."""
@@ -57,6 +59,8 @@ class State:
         """Versions that refer to a version, deleted ones as well."""
         self.versions_count = 0
         self.text_bytes = 0
+        """Size of schemas with their metadata and rules, and of compatibility levels with their options."""
+        self._config_bytes: dict[str | None, int] = {}
 
     def apply(self, entry: Entry) -> Iterator[None]:
         """Take one record into account, in short pieces.
@@ -85,10 +89,21 @@ class State:
                     yield
             case KeyType.CONFIG:
                 _set(self.configs, subject, _config(value) if isinstance(value, Mapping) else None)
+                size_bytes = entry.size_bytes if subject in self.configs else 0
+                self.text_bytes += size_bytes - self._config_bytes.get(subject, 0)
+                _set(self._config_bytes, subject, size_bytes or None)
             case KeyType.MODE:
                 mode = value.get("mode") if isinstance(value, Mapping) else None
                 _set(self.modes, subject, mode if mode in MODES else None)
+        self._check_bounds()
         yield
+
+    def _check_bounds(self) -> None:
+        settings_count = max(len(self.configs), len(self.modes))
+        if settings_count > SETTINGS_MAX:
+            raise store_failed(f"_schemas: {_too_many_settings(settings_count)}")
+        if self.versions_count > VERSIONS_MAX or self.text_bytes > TEXT_BYTES_MAX:
+            raise store_failed(f"_schemas: {_too_many(self.versions_count, self.text_bytes)}")
 
     def _put(self, made: Version) -> None:
         context = self.contexts.setdefault(context_of(made.subject), ContextState())
@@ -114,8 +129,7 @@ class State:
         else:
             versions[made.version] = made
             self._unlink(before)
-        if made.id not in context.contents:
-            context.contents[made.id] = made.content
+        if context.contents.setdefault(made.id, made.content) is not made.content or not context.places.get(made.id):
             self.text_bytes += made.content.size_bytes
         context.places.setdefault(made.id, {})[made.place] = None
         if context.contents[made.id].guid == made.content.guid:  # else the id also has other references or metadata
@@ -123,8 +137,6 @@ class State:
         context.last_id = max(context.last_id, made.id)
         for place in reference_places(made):
             self.referrers.setdefault(place, {})[made.place] = None
-        if self.versions_count > VERSIONS_MAX or self.text_bytes > TEXT_BYTES_MAX:
-            raise store_failed(f"_schemas: {_too_many(self.versions_count, self.text_bytes)}")
 
     def _remove(self, subject: str, version: int) -> None:
         versions = self.subjects.get(subject, {})
@@ -141,6 +153,8 @@ class State:
         context = self.contexts[context_of(found.subject)]
         places = context.places[found.id]
         del places[found.place]
+        if context.contents[found.id] is not found.content:
+            self.text_bytes -= found.content.size_bytes
         if not places:
             del context.places[found.id]
             content = context.contents.pop(found.id)
@@ -160,6 +174,13 @@ class State:
         versions_count, text_bytes = self.versions_count + 1, self.text_bytes + made.content.size_bytes
         if versions_count > VERSIONS_MAX or text_bytes > TEXT_BYTES_MAX:
             raise too_large(_too_many(versions_count, text_bytes))
+
+    def check_room_for_setting(self, settings: Mapping[str | None, object], scope: str | None, size_bytes: int) -> None:
+        """Raise RegistryError 42209 if a new level or mode would exceed the limits. `settings` is `configs` or `modes`."""
+        if scope not in settings and len(settings) >= SETTINGS_MAX:
+            raise too_large(_too_many_settings(len(settings)))
+        if self.text_bytes + size_bytes > TEXT_BYTES_MAX:
+            raise too_large(_too_many(self.versions_count, self.text_bytes + size_bytes))
 
     def versions(self, scope: str | None) -> Iterator[Version]:
         """Yield all versions of a subject, of a context (its prefix), or of all (None)."""
@@ -225,6 +246,10 @@ def _too_many(versions_count: int, text_bytes: int) -> str:
         f"too many schemas for this registry ({versions_count} versions, limit {VERSIONS_MAX};"
         f" {text_bytes} bytes, limit {TEXT_BYTES_MAX})"
     )
+
+
+def _too_many_settings(count: int) -> str:
+    return f"too many settings of subjects ({count}, limit {SETTINGS_MAX})"
 
 
 def _config(value: Mapping[str, Json]) -> Mapping[str, Json]:

@@ -22,7 +22,7 @@ from ..broker.broker import Broker
 from ..partitions.large_appends import append_later
 from ..partitions.reading import read_part
 from ..partitions.topics import NO_LEADER, Partition
-from ..runtime.threads import Work, in_thread, in_worker
+from ..runtime.threads import Work, Worker, in_thread, in_worker
 from ..runtime.time_slices import TimeSlice
 from .errors import RegistryError, store_failed, too_large
 from .records import SCHEMAS_TOPIC, Entry, Pair, UnreadableRecordError, parse_record
@@ -45,17 +45,23 @@ class SchemasTopic:
         self._state = State()
         self._log: Log | None = None
         self._next_offset = 0
+        self._refusal = ""
+        """Why the records make no state; "" if they do."""
+        self._refused_bytes = 0
+        """Size of the log at that time. It is read again once compaction has made it smaller, or it is another log."""
         self._catching_up = trio.Lock()
 
     async def current(self) -> State:
         """Return the state, with every record below the high watermark.
 
         Raises:
-            RegistryError: 50001: the topic cannot be read.
+            RegistryError: 50001: the topic cannot be read, or other clients have exceeded the limits of the registry.
         """
         if not self._is_current():
             async with self._catching_up:
                 await self._catch_up()
+        if self._refusal:
+            raise store_failed(self._refusal)
         return self._state
 
     async def settled(self) -> State:
@@ -90,7 +96,9 @@ class SchemasTopic:
                 raise store_failed(f"{SCHEMAS_TOPIC}-0 has no leader")
             now_ms = self._services.clock.now_ms()
             batch = await in_worker(
-                lambda make: build_batch([(at, now_ms, *pair, ()) for at, pair in enumerate(make())]), make
+                lambda make: build_batch([(at, now_ms, *pair, ()) for at, pair in enumerate(make())]),
+                make,
+                Worker.REGISTRY,
             )
             appends = self._services.appends
             appends.check_insync(found)
@@ -136,17 +144,21 @@ class SchemasTopic:
         partition = self._partition()
         if partition is None:
             return self._log is None
-        return partition.log is self._log and self._next_offset >= self._log.high_watermark
+        if partition.log is not self._log:
+            return False
+        if self._refusal:
+            return self._log.size_bytes >= self._refused_bytes
+        return self._next_offset >= self._log.high_watermark
 
     async def _catch_up(self) -> None:
         """Read what is below the present high watermark. What clients write during it is left for the next call."""
         time_slice = TimeSlice()
         end = -1
-        while True:
+        while not self._is_current():
             partition = self._partition()
             log_now = None if partition is None else partition.log
-            if log_now is not self._log:
-                self._log, self._state, self._next_offset, end = log_now, State(), 0, -1
+            if log_now is not self._log or self._refusal:
+                self._log, self._state, self._next_offset, self._refusal, end = log_now, State(), 0, "", -1
             if log_now is None:
                 return
             end = log_now.high_watermark if end < 0 else end
@@ -165,6 +177,10 @@ class SchemasTopic:
             try:
                 async for _ in time_slice.each(chain.from_iterable(map(self._state.apply, entries))):
                     pass
+            except RegistryError as error:
+                self._refusal, self._refused_bytes = str(error), log_now.size_bytes
+                log.error("%s", error)
+                return
             except BaseException:  # half a batch may be applied
                 self._log, self._state = None, State()
                 raise

@@ -1,4 +1,4 @@
-"""Worker threads: a limited number for each kind of work on each disk, and one thread for long computations in Python.
+"""Worker threads: a limited number for each kind of work on each disk, and a few for long computations in Python.
 
 A disk that hangs blocks the callers that need it, and its own threads, but neither another disk nor other work. Trio's own
 forty threads, which would be shared by all otherwise, are for work that cannot hang.
@@ -156,15 +156,23 @@ async def read_ahead(part: FileSlice) -> None:
 
 Given = TypeVar("Given")
 
-_LIMITER: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("the admin listener's thread")
+
+class Worker(Enum):
+    """A thread for computations in Python. Each runs one call at a time, as Python's threads only compete with each other."""
+
+    ADMIN = "the admin listener: JSON of megabytes takes a second or two"
+    REGISTRY = "the schema registry: at most a tenth of a second, for requests that must not wait for large schemas"
+    SCHEMAS = "schemas that take longer to parse or to compare"
 
 
-async def in_worker(work: Callable[[Given], Result], given: Given) -> Result:
-    """Run `work(given)`, which may take a second or two, as JSON of megabytes does: one call at a time, as Python's threads
-    only compete with each other."""
+_LIMITERS_OF_WORKERS: trio.lowlevel.RunVar[dict[Worker, trio.CapacityLimiter]] = trio.lowlevel.RunVar("workers")
+
+
+async def in_worker(work: Callable[[Given], Result], given: Given, worker: Worker = Worker.ADMIN) -> Result:
+    """Run `work(given)` in a thread for computations; returns or raises what it does."""
     try:
-        limiter = _LIMITER.get()
+        limiters = _LIMITERS_OF_WORKERS.get()
     except LookupError:
-        limiter = trio.CapacityLimiter(1)
-        _LIMITER.set(limiter)
-    return await trio.to_thread.run_sync(work, given, limiter=limiter)
+        limiters = {each: trio.CapacityLimiter(1) for each in Worker}
+        _LIMITERS_OF_WORKERS.set(limiters)
+    return await trio.to_thread.run_sync(work, given, limiter=limiters[worker])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ...broker.broker import Broker
@@ -20,6 +20,7 @@ from ..section import ROWS_MAX, Page, Row, Section
 
 SHOWN_CHARACTERS_MAX = 100_000
 """Maximum size of a schema that is shown, or compared line by line."""
+COMPARED_LINES_MAX = 1_000
 HERE = "/schemas"
 Line = tuple[str, str]
 """`+`, `-` or a blank, and the text."""
@@ -130,7 +131,31 @@ def _lines(shown: Version, compared: Version | None) -> tuple[Line, ...] | None:
     new = _pretty(shown)
     if compared is None:
         return tuple((" ", line) for line in new)
-    return tuple((line[0], line[2:]) for line in difflib.ndiff(_pretty(compared), new) if line[0] != "?")
+    return tuple(_difference(_pretty(compared), new))
+
+
+def _difference(old: list[str], new: list[str]) -> Iterator[Line]:
+    """Yield the lines of both texts. Many lines that differ are not compared with each other: that takes the square of their number."""
+    begin = _common(old, new)
+    yield from ((" ", line) for line in new[:begin])
+    old, new = old[begin:], new[begin:]
+    end = _common(old[::-1], new[::-1])
+    old, new, same = old[: len(old) - end], new[: len(new) - end], new[len(new) - end :]
+    matcher = difflib.SequenceMatcher(None, old, new) if max(len(old), len(new)) <= COMPARED_LINES_MAX else None
+    blocks = [(len(old), len(new), 0)] if matcher is None else matcher.get_matching_blocks()
+    at, there = 0, 0
+    for next_at, next_there, size in blocks:
+        yield from (("-", line) for line in old[at:next_at])
+        yield from (("+", line) for line in new[there:next_there])
+        yield from ((" ", line) for line in new[next_there : next_there + size])
+        at, there = next_at + size, next_there + size
+    yield from ((" ", line) for line in same)
+
+
+def _common(one: list[str], other: list[str]) -> int:
+    """Return the number of lines with which both texts begin."""
+    pairs = zip(one, other, strict=False)
+    return next((number for number, (mine, yours) in enumerate(pairs) if mine != yours), min(len(one), len(other)))
 
 
 def _pretty(version: Version) -> list[str]:

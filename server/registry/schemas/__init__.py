@@ -46,7 +46,8 @@ def parse_schema(kind: str, text: str, references: Mapping[str, Schema], *, is_n
         kind: One of `KINDS`.
         text: The schema as a client sent it.
         references: The schemas that it references, by the name in the reference. These contain their own references.
-        is_new: Whether a client registers it, False for one that is stored: then invalid defaults of Avro are accepted.
+        is_new: Whether a client registers it, False for one that is stored or looked up: then all names and defaults of Avro are
+            accepted.
 
     Raises:
         InvalidSchema: The text is not a schema, a reference is missing, or a bound is exceeded.

@@ -75,11 +75,15 @@ class AvroSchema:
 
 
 class Parser:
-    """Parses the JSON value of one schema, which may use the types in `names`."""
+    """Parses the JSON value of one schema, which may use the types in `names`.
 
-    def __init__(self, names: Mapping[str, Type], checks_defaults: bool) -> None:
+    Names and defaults are checked in new schemas only: those of Debezium, e.g., may have namespaces with `-`.
+    """
+
+    def __init__(self, names: Mapping[str, Type], is_new: bool) -> None:
         self.names = ChainMap[str, Type]({}, dict(names))
-        self._defaults = _Defaults() if checks_defaults else None
+        self._is_new = is_new
+        self._defaults = _Defaults() if is_new else None
 
     def parse(self, found: Any) -> AvroSchema:
         return AvroSchema(self._type(found, ""), self.names.maps[0])
@@ -126,7 +130,7 @@ class Parser:
         return Type("union", branches=branches)
 
     def _definition(self, kind: str, found: dict[str, Any], namespace: str) -> Type:
-        full_name = _full_name(_text(found, "name", kind), found.get("namespace"), namespace)
+        full_name = self._full_name(_text(found, "name", kind), found.get("namespace"), namespace)
         if full_name in PRIMITIVES:
             raise InvalidSchema(f"{kind}: name of a primitive type ({full_name})")
         if full_name in self.names:
@@ -137,7 +141,7 @@ class Parser:
         aliases = []
         for alias in _texts(found.get("aliases", []), f"{full_name}: aliases"):
             full_alias = alias if "." in alias or not inner else f"{inner}.{alias}"
-            aliases.append(_checked(_FULL_NAME, full_alias, f"{full_name}: alias"))
+            aliases.append(self._checked(_FULL_NAME, full_alias, f"{full_name}: alias"))
         defined.aliases = aliases or ()
         self.names[full_name] = defined
         if kind == "enum":
@@ -155,7 +159,7 @@ class Parser:
         symbols = _texts(found.get("symbols"), f"{defined.name}: symbols")
         seen = set()
         for symbol in symbols:
-            _checked(_NAME, symbol, f"{defined.name}: symbol")
+            self._checked(_NAME, symbol, f"{defined.name}: symbol")
             if symbol in seen:
                 raise InvalidSchema(f"{defined.name}: duplicate symbol ({symbol})")
             seen.add(symbol)
@@ -173,7 +177,7 @@ class Parser:
         for each in found:
             if not isinstance(each, dict):
                 raise InvalidSchema(f"{record.name}: field: expected an object, found {shown(each)}")
-            name = _checked(_NAME, _text(each, "name", f"{record.name}: field"), f"{record.name}: field")
+            name = self._checked(_NAME, _text(each, "name", f"{record.name}: field"), f"{record.name}: field")
             where = f"{record.name}.{name}"
             if name in seen:
                 raise InvalidSchema(f"{where}: duplicate field")
@@ -196,6 +200,21 @@ class Parser:
             fields.append(added)
             if self._defaults and added.has_default and not self._defaults.check(added.type, added.default):
                 raise InvalidSchema(f"{where}: default is not of the field's type ({shown(added.default)})")
+
+    def _full_name(self, name: str, namespace: Any, enclosing: str) -> str:
+        if namespace is not None and not isinstance(namespace, str):
+            raise InvalidSchema(f"namespace: expected a string, found {shown(namespace)}")
+        if "." not in name:
+            inherited = enclosing if namespace is None else namespace
+            name = f"{inherited}.{name}" if inherited else name
+        return self._checked(_FULL_NAME, name, "name")
+
+    def _checked(self, pattern: re.Pattern[str], name: str, what: str) -> str:
+        if len(name) > MAX_NAME_CHARACTERS:
+            raise InvalidSchema(f"{what}: name too long ({len(name)} characters, limit {MAX_NAME_CHARACTERS})")
+        if self._is_new and not pattern.fullmatch(name):
+            raise InvalidSchema(f"{what}: invalid name ({shown(name)}; expected letters, digits and _, no digit first)")
+        return name
 
 
 _PLAIN = {name: Type(name) for name in PRIMITIVES}
@@ -251,23 +270,6 @@ def _parts(kind: Type, value: Any) -> bool | list[tuple[Type, Any]]:
                 return False
             return [(each.type, value[each.name]) for each in kind.fields if each.name in value]
     return isinstance(value, str)
-
-
-def _full_name(name: str, namespace: Any, enclosing: str) -> str:
-    if namespace is not None and not isinstance(namespace, str):
-        raise InvalidSchema(f"namespace: expected a string, found {shown(namespace)}")
-    if "." not in name:
-        inherited = enclosing if namespace is None else namespace
-        name = f"{inherited}.{name}" if inherited else name
-    return _checked(_FULL_NAME, name, "name")
-
-
-def _checked(pattern: re.Pattern[str], name: str, what: str) -> str:
-    if len(name) > MAX_NAME_CHARACTERS:
-        raise InvalidSchema(f"{what}: name too long ({len(name)} characters, limit {MAX_NAME_CHARACTERS})")
-    if not pattern.fullmatch(name):
-        raise InvalidSchema(f"{what}: invalid name ({shown(name)}; expected letters, digits and _, no digit first)")
-    return name
 
 
 def _text(found: dict[str, Any], name: str, what: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import reprlib
 from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NoReturn, TypeVar
@@ -46,13 +48,23 @@ DIFFERENCE_STEPS = 20
 """Cost of a difference: its message takes memory."""
 
 
+SHORT_STEPS, SHORT_CHARACTERS = 5_000, 16 << 10
+"""Limits of a check that takes less than a tenth of a second: its steps, and the characters of all its schemas."""
+
+
+class NotShortError(Exception):
+    """A check inside `short` exceeds `SHORT_STEPS`. It has changed nothing."""
+
+
 class Budget:
     """Steps that are left to one check of schemas, whose work may be a power of their size."""
 
-    __slots__ = ("_left",)
+    __slots__ = ("_error", "_left", "_outer")
 
-    def __init__(self, steps: int = MAX_STEPS) -> None:
+    def __init__(self, steps: int = MAX_STEPS, error: type[Exception] = SchemaTooLarge) -> None:
         self._left = steps
+        self._error = error
+        self._outer = _SHORT.get()
 
     @property
     def left(self) -> int:
@@ -60,10 +72,25 @@ class Budget:
         return max(0, self._left)
 
     def spend(self, steps: int) -> None:
-        """Count steps; `SchemaTooLarge` if none is left."""
+        """Count steps; `SchemaTooLarge` if none is left, NotShortError if none is left to `short`."""
         self._left -= steps
         if self._left < 0:
-            raise SchemaTooLarge
+            raise self._error
+        if self._outer is not None:
+            self._outer.spend(steps)
+
+
+_SHORT: ContextVar[Budget | None] = ContextVar("short", default=None)
+
+
+@contextmanager
+def short() -> Iterator[None]:
+    """Allow all checks in the block `SHORT_STEPS` together; then they raise NotShortError."""
+    token = _SHORT.set(Budget(SHORT_STEPS, NotShortError))
+    try:
+        yield
+    finally:
+        _SHORT.reset(token)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

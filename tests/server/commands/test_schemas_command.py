@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
+import base64
 import json
+import re
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Self
 
 import pytest
 
 import ottla
+from ottla.server.commands import schemas
 from support.broker.registry_calls import record_schema
 from support.commands.command_runs import run_command
 from support.noted import each_case
@@ -79,31 +84,138 @@ def test_a_refusal_is_one_line(words: tuple[str, ...], code: int, line: str, url
     assert line in ran.err and ran.err.count("\n") == 1, ran
 
 
-class SaysSomethingElse(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(b"<html>")
+class Server:
+    """A server that gives one answer to every request, with status 200, and keeps what was sent to log in."""
 
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+    def __init__(self, answer: bytes) -> None:
+        self.logins: list[str | None] = []
+        logins = self.logins
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.rfile.read(int(self.headers.get("content-length", "0")))
+                logins.append(self.headers.get("authorization"))
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(answer)
+
+            do_POST = do_GET
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self._server = HTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = Thread(target=self._server.serve_forever, args=(0.01,))
+        self.address = f"127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *ended: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
 
 
-def test_another_server_is_recognized() -> None:
-    with HTTPServer(("127.0.0.1", 0), SaysSomethingElse) as server:
-        thread = Thread(target=server.handle_request)
-        thread.start()
-        ran = run_command("schemas", "list", "--registry", f"127.0.0.1:{server.server_port}")
-        thread.join()
-    assert ran.code == 2
-    assert "is not a schema registry: status 200, '<html>'" in ran.err
+DEEP = b"[" * 100_000 + b"]" * 100_000
+VERSION = b'{"subject": "s", "version": 1, "id": 1, "schema": "%s"}'
 
 
-def test_the_token_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+@each_case(
+    "words, answer",
+    [
+        (("list",), b"<html>"),
+        (("list",), b"null"),
+        (("list",), b"{}"),
+        (("list",), b"[1]"),
+        (("list",), b'["s"]'),
+        (("list",), DEEP),
+        (("show", "s"), b"[]"),
+        (("show", "s"), b'{"subject": "s", "version": 1, "id": 1}'),
+        (("show", "s"), VERSION[:-1] % b"x" + b', "references": 3}'),
+        (("show", "s"), VERSION[:-1] % b"x" + b', "references": ["x"]}'),
+        (("register", "s", "-"), b"7"),
+        (("register", "s", "-"), b'{"id": 1}'),
+        (("check", "s", "-"), b'{"is_compatible": "no"}'),
+        (("check", "s", "-"), b'{"is_compatible": false, "messages": {}}'),
+    ],
+)
+def test_a_server_with_other_answers_is_not_a_registry(words: tuple[str, ...], answer: bytes) -> None:
+    with Server(answer) as server:
+        ran = run_command("schemas", *words, "--registry", server.address, stdin=b'"int"')
+    assert ran.code == 2, ran
+    shown = answer[:200].decode()
+    assert ran.err == f"ottla: http://{server.address} is not a schema registry: status 200, {shown!r}\n"
+
+
+def test_a_schema_that_is_too_deep_is_shown_as_it_is() -> None:
+    with Server(VERSION % DEEP) as server:
+        ran = run_command("schemas", "show", "s", "--registry", server.address)
+    assert ran.code == 0 and ran.out.endswith(f"\n{DEEP.decode()}\n")
+
+
+def basic(text: str) -> str:
+    return f"Basic {base64.b64encode(text.encode()).decode()}"
+
+
+@each_case(
+    "in_url, by_option, variables, sent",
+    [
+        ("", True, {"OTTLA_ADMIN_TOKEN": "secret"}, None),
+        ("", False, {"OTTLA_ADMIN_TOKEN": "secret"}, None),
+        ("", True, {"OTTLA_REGISTRY_USER": "me:it"}, basic("me:it")),
+        ("", False, {"OTTLA_REGISTRY_USER": "me:it", "OTTLA_ADMIN_TOKEN": "secret"}, basic("me:it")),
+        ("a%40b:p%3Aq@", True, {"OTTLA_REGISTRY_USER": "me:it"}, basic("a@b:p:q")),
+        ("a@", False, {"OTTLA_ADMIN_TOKEN": "secret"}, basic("a:")),
+        ("", True, {"OTTLA_REGISTRY_USER": ""}, None),
+    ],
+)
+def test_a_login_goes_to_the_registry_that_it_was_given_for(
+    in_url: str, by_option: bool, variables: dict[str, str], sent: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with Server(b"[]") as server:
+        url = f"http://{in_url}{server.address}"
+        if not by_option:
+            monkeypatch.setenv("OTTLA_SCHEMA_REGISTRY", url)
+        ran = run_command("schemas", "list", *(["--registry", url] if by_option else []))
+        assert ran.out == "no schemas\n", ran
+    assert server.logins == [sent]
+
+
+def test_the_admin_token_goes_to_the_registry_beside_the_listener(monkeypatch: pytest.MonkeyPatch) -> None:
+    options, environment = argparse.Namespace(registry=None), {"OTTLA_ADMIN_TOKEN": "secret"}
+    with Server(b"[]") as server:
+        monkeypatch.setattr(schemas, "DEFAULT_REGISTRY", f"http://{server.address}")
+        schemas.RegistryClient(options, environment).ask("GET", "/subjects", [str])
+    assert server.logins == ["Bearer secret"]
+
+
+@each_case(
+    "url, variables, line",
+    [
+        ("http://me:pa/ss@host", {}, "--registry: invalid URL host: expected http://HOST:PORT"),
+        ("http://me:it@localhost:1", {}, "no schema registry at http://localhost:1 ("),
+        ("localhost:1", {"OTTLA_REGISTRY_USER": "it"}, "OTTLA_REGISTRY_USER: expected USER:PASSWORD, found no colon"),
+    ],
+)
+def test_no_message_contains_a_password(
+    url: str, variables: dict[str, str], line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    ran = run_command("schemas", "list", "--registry", url)
+    assert ran.code == 2 and ran.err.startswith(f"ottla: {line}")
+    assert not {"it", "pa", "ss"} & set(re.split(r"\W+", ran.err)), ran
+
+
+def test_a_registry_with_a_token_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     with ottla.Broker(schema_registry=True, admin_token="secret") as broker:
         assert broker.schema_registry is not None
         monkeypatch.setenv("OTTLA_SCHEMA_REGISTRY", broker.schema_registry)
         ran = run_command("schemas", "list")
-        assert ran.code == 1 and "(set OTTLA_ADMIN_TOKEN)" in ran.err
-        monkeypatch.setenv("OTTLA_ADMIN_TOKEN", "secret")
+        assert ran.code == 1 and "(set OTTLA_REGISTRY_USER=USER:PASSWORD;" in ran.err
+        monkeypatch.setenv("OTTLA_REGISTRY_USER", "any:secret")
         assert run_command("schemas", "list").out == "no schemas\n"

@@ -310,3 +310,29 @@ def test_junk_is_refused_or_parsed_to_a_text_that_stays(junk: Any) -> None:
     again = parse_schema("AVRO", found.canonical, {})
     assert (again.canonical, again.normalized) == (found.canonical, found.normalized)
     assert [each for each in find_incompatibilities("FULL", again, [found]) if "AMBIGUOUS_ALIASES" not in each] == []
+
+
+@each_case(
+    "schema",
+    [
+        {
+            "type": "record",
+            "name": "a-b.$c",
+            "aliases": ["1"],
+            "fields": [{"name": "x y", "type": "int", "default": ""}],
+        },
+        {"type": "enum", "name": "E", "namespace": "-", "symbols": ["A-B", ""]},
+        {"type": "fixed", "name": "..", "size": 1},
+        ["null", {"type": "record", "name": "Ünï", "fields": [{"name": "n", "type": ["null", "Ünï"]}]}],
+    ],
+)
+def test_stored_schemas_have_any_names(schema: Any) -> None:
+    text = json.dumps(schema)
+    with pytest.raises(InvalidSchema, match="invalid name"):
+        parse_schema("AVRO", text, {})
+    stored = parse_schema("AVRO", text, {}, is_new=False)
+    again = parse_schema("AVRO", stored.canonical, {}, is_new=False)
+    assert again.canonical == stored.canonical
+    assert find_incompatibilities("FULL", again, [stored]) == []
+    with pytest.raises(InvalidSchema, match="name too long"):
+        parse_schema("AVRO", json.dumps(record(name="x-" * 1_000)), {}, is_new=False)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import ottla
-from ottla.server.registry import registry as registry_module
+from ottla.server.registry import state as state_module
 from ottla.server.registry.endpoints import in_context
 from support.broker.registry_calls import RegistryCalls, path_of, record_schema
 from support.noted import each_case
@@ -17,12 +17,20 @@ from support.noted import each_case
 A1 = record_schema("x int")
 A2 = record_schema("x int", "y int 0")
 A3 = record_schema("x int", "y int 0", "z string")
+NOT_STRICT = (
+    '{"type":"record","name":"Envelope","namespace":"shop-1.$db","fields":[{"name":"x","type":"int","default":""}]}'
+)
+MIGRATION = {"name": "_a-1", "type": "JSONATA", "mode": "UPDOWN", "onFailure": "NONE,ERROR"}
 BROKEN = '{"type": "record", "name": "R"'
 ANY = object()
 
 
 def body(schema: str, **fields: Any) -> dict[str, Any]:
     return {"schema": schema, **fields}
+
+
+def rules(*names: str, expr: str = "true") -> dict[str, Any]:
+    return {"domainRules": [{"name": each, "type": "CEL", "expr": expr} for each in names]}
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +125,6 @@ HISTORIES: dict[str, list[Row]] = {
         ("PUT", "/config", {"compatibility": "SOME"}, 422, 42203),
         ("PUT", "/config", {"compatibility": 7}, 422, 422),
         ("PUT", "/config", {}, 422, 422),
-        ("PUT", "/config", {"alias": "t"}, 422, 422),
         ("DELETE", "/config", None, 200, {"compatibilityLevel": "NONE"}),
         ("GET", "/config", None, 200, {"compatibilityLevel": "BACKWARD"}),
         ("PUT", "/config/s", {"normalize": True}, 200, {"normalize": True}),
@@ -140,6 +147,140 @@ HISTORIES: dict[str, list[Row]] = {
         ("GET", "/subjects/s/metadata?key=major&value=1", None, 200, {"version": 1}),
         ("GET", "/subjects/s/metadata?key=major&value=3", None, 404, 40403),
         ("POST", "/subjects/s/versions", body(A1, metadata=7), 422, 422),
+    ],
+    "names and defaults of Avro": [
+        ("POST", "/subjects/s/versions", body(NOT_STRICT), 422, 42201),
+        ("POST", "/compatibility/subjects/s/versions", body(NOT_STRICT), 422, 42201),
+        ("PUT", "/config/s", {"validateNewSchemas": False}, 200, {"validateNewSchemas": False}),
+        ("POST", "/subjects/s/versions", body(NOT_STRICT), 200, {"id": 1}),
+        ("PUT", "/config/s", {"validateNewSchemas": None}, 200, {}),
+        ("POST", "/subjects/s", body(NOT_STRICT), 200, {"version": 1}),
+        ("POST", "/subjects/s", body(A1), 404, 40403),
+        ("POST", "/compatibility/subjects/s/versions", body(A1), 200, {"is_compatible": False}),
+        ("POST", "/subjects/t/versions", body(NOT_STRICT), 422, 42201),
+        ("POST", "/subjects/s/versions?force=true", body(A1), 200, {"version": 2}),
+        ("PUT", "/mode/u", {"mode": "IMPORT"}, 200, ANY),
+        ("POST", "/subjects/u/versions", body(NOT_STRICT, id=1), 200, {"id": 1}),
+    ],
+    "aliases": [
+        ("PUT", "/config/other", {"alias": "s"}, 200, {"alias": "s"}),
+        ("POST", "/subjects/other/versions", body(A1), 200, {"id": 1, "version": 1}),
+        ("GET", "/subjects", None, 200, ["s"]),
+        ("GET", "/subjects/other/versions/latest", None, 200, {"subject": "s"}),
+        ("POST", "/subjects/other", body(A1), 200, {"subject": "s"}),
+        ("POST", "/compatibility/subjects/other/versions", body('"int"'), 200, {"is_compatible": False}),
+        ("GET", "/config/other", None, 200, {"alias": "s"}),
+        ("GET", "/config/s", None, 404, 40408),
+        ("PUT", f"/config/{path_of(':.c:b')}", {"alias": "d"}, 200, ANY),
+        ("POST", f"/subjects/{path_of(':.c:b')}/versions", body(A2), 200, {"id": 1}),
+        ("GET", "/schemas/ids/1?subject=:.c:b", None, 200, {"schema": A2}),
+        ("GET", f"/subjects/{path_of(':.c:d')}/versions", None, 200, [1]),
+        ("PUT", "/config/a", {"alias": "b"}, 200, ANY),
+        ("PUT", "/config/b", {"alias": "s"}, 200, ANY),
+        ("GET", "/subjects/a/versions", None, 404, 40401),
+        ("PUT", "/config/a", {"alias": ""}, 200, ANY),
+        ("GET", "/subjects/a/versions", None, 404, 40401),
+        ("DELETE", "/subjects/other", None, 200, [1]),
+        ("GET", "/subjects?deleted=true", None, 200, [":.c:d", "s"]),
+    ],
+    "metadata and rules that a version inherits": [
+        ("POST", "/subjects/s/versions", body(A1, metadata={"properties": {"a": "1"}}), 200, {"id": 1}),
+        ("POST", "/subjects/s/versions", body(A1), 200, {"id": 1, "version": 1}),
+        ("POST", "/subjects/s/versions", body(A2, ruleSet=rules("r")), 200, {"id": 2}),
+        ("GET", "/schemas/ids/2", None, 200, {"metadata": {"properties": {"a": "1"}}, "ruleSet": rules("r")}),
+        ("POST", "/subjects/s", body(A2), 200, {"version": 2}),
+        ("POST", "/subjects/s", body(A2, metadata={}), 404, 40403),
+        ("POST", "/subjects/s/versions", {"metadata": {"properties": {"b": "2"}}}, 200, {"id": 3, "version": 3}),
+        ("GET", "/schemas/ids/3", None, 200, {"schema": A2, "metadata": {"properties": {"b": "2"}}}),
+        ("POST", "/subjects/t/versions", {"metadata": {"properties": {"b": "2"}}}, 422, 42201),
+        ("POST", "/subjects/s", {}, 422, 42201),
+    ],
+    "metadata and rules of a level": [
+        (
+            "PUT",
+            "/config",
+            {
+                "defaultMetadata": {"properties": {"a": "1", "b": "1"}, "tags": {"x": ["p"]}, "sensitive": ["a"]},
+                "overrideMetadata": {"properties": {"c": "3"}, "sensitive": ["c"]},
+                "defaultRuleSet": rules("d", "both"),
+                "overrideRuleSet": rules("o"),
+            },
+            200,
+            {"defaultRuleSet": rules("d", "both")},
+        ),
+        (
+            "POST",
+            "/subjects/s/versions",
+            body(A1, metadata={"properties": {"b": "2", "c": "2"}}, ruleSet=rules("both", expr="mine")),
+            200,
+            {"id": 1},
+        ),
+        (
+            "GET",
+            "/subjects/s/versions/1",
+            None,
+            200,
+            {
+                "metadata": {
+                    "properties": {"a": "1", "b": "2", "c": "3"},
+                    "tags": {"x": ["p"]},
+                    "sensitive": ["a", "c"],
+                },
+                "ruleSet": {
+                    "domainRules": [
+                        *rules("d")["domainRules"],
+                        *rules("both", expr="mine")["domainRules"],
+                        *rules("o")["domainRules"],
+                    ]
+                },
+            },
+        ),
+        ("POST", "/subjects/s/versions", body(A1), 200, {"id": 1, "version": 1}),
+        ("POST", "/subjects/s", body(A1), 200, {"version": 1}),
+        ("PUT", "/config", {"defaultMetadata": None, "overrideMetadata": None}, 200, ANY),
+        ("POST", "/subjects/t/versions", body(A1), 200, {"id": 2}),
+        ("GET", "/schemas/ids/2", None, 200, {"ruleSet": rules("d", "both", "o")}),
+    ],
+    "the number of a version in its metadata": [
+        ("POST", "/subjects/s/versions", body(A1), 200, {"version": 1}),
+        ("POST", "/subjects/s/versions", body(A1, version=-1), 200, {"version": 2}),
+        ("GET", "/subjects/s/versions/2", None, 200, {"metadata": {"properties": {"confluent:version": "2"}}}),
+        ("POST", "/subjects/s/versions", body(A1), 200, {"version": 2}),
+        ("POST", "/subjects/s/versions", body(A2), 200, {"version": 3}),
+        ("GET", "/subjects/s/versions/3", None, 200, {"metadata": {"properties": {"confluent:version": "3"}}}),
+        ("POST", "/subjects/s/versions", body(A1, version=4), 200, {"version": 4}),
+        ("POST", "/subjects/s", body(A2), 200, {"version": 3}),
+    ],
+    "malformed options": [
+        ("PUT", "/config", {"later": 1}, 422, 422),
+        ("PUT", "/config", {"later": 1, "normalize": True}, 200, {"normalize": True}),
+        ("PUT", "/config", {"alias": 1}, 422, 422),
+        ("PUT", "/config", {"alias": "a" * 2_000}, 422, 42209),
+        ("PUT", "/config", {"validateFields": True}, 422, 422),
+        ("PUT", "/config", {"validateFields": False, "compatibilityPolicy": "STRICT"}, 200, ANY),
+        ("PUT", "/config", {"compatibilityPolicy": "LENIENT"}, 422, 422),
+        ("PUT", "/config", {"defaultMetadata": {"properties": {"a": 1}}}, 422, 422),
+        ("PUT", "/config", {"overrideMetadata": {"sensitive": "a"}}, 422, 422),
+        ("PUT", "/config", {"overrideMetadata": {"tags": {"a": "b"}}}, 422, 422),
+        ("PUT", "/config", {"defaultRuleSet": {"domainRules": {}}}, 422, 422),
+        ("PUT", "/config", {"overrideRuleSet": rules("r", "r")}, 422, 42210),
+        *(
+            ("POST", "/subjects/s/versions", body(A1, ruleSet={field: [rule]}), 422, 42210)
+            for field, rule in (
+                ("domainRules", {"type": "CEL"}),
+                ("domainRules", {"name": "", "type": "CEL"}),
+                ("domainRules", {"name": "n" * 257, "type": "CEL"}),
+                ("domainRules", {"name": "1", "type": "CEL"}),
+                ("domainRules", {"name": "a b", "type": "CEL"}),
+                ("domainRules", {"name": "a"}),
+                ("domainRules", {"name": "a", "type": "CEL", "mode": "UPGRADE"}),
+                ("domainRules", {"name": "a", "type": "CEL", "kind": "X"}),
+                ("migrationRules", {"name": "a", "type": "CEL"}),
+                ("encodingRules", {"name": "a", "type": "CEL", "mode": ["READ"]}),
+                ("domainRules", {"name": "a", "type": "CEL", "mode": "WRITE", "onFailure": "NONE,ERROR"}),
+            )
+        ),
+        ("POST", "/subjects/s/versions", body(A1, ruleSet={"migrationRules": [MIGRATION]}), 200, {"id": 1}),
     ],
     "deletions": [
         ("POST", "/subjects/s/versions", body(A1), 200, {"id": 1}),
@@ -211,7 +352,7 @@ HISTORIES: dict[str, list[Row]] = {
     "modes": [
         ("POST", "/subjects/s/versions", body(A1), 200, {"id": 1}),
         ("POST", "/subjects/s/versions", body(A2, id=5), 422, 42205),
-        ("POST", "/subjects/s/versions", body(A2, version=5), 422, 42207),
+        ("POST", "/subjects/s/versions", body(A2, version=5), 422, 42201),
         ("PUT", "/mode/s", {"mode": "READONLY"}, 200, {"mode": "READONLY"}),
         ("POST", "/subjects/s/versions", body(A2), 422, 42205),
         ("DELETE", "/subjects/s", None, 422, 42205),
@@ -384,7 +525,7 @@ def test_a_number_that_is_not_in_json_is_refused(registry: RegistryCalls) -> Non
 
 
 def test_settings_are_bounded(registry: RegistryCalls, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry_module, "SETTINGS_MAX", 2)
+    monkeypatch.setattr(state_module, "SETTINGS_MAX", 2)
     for setting, value in (("config", {"compatibility": "FULL"}), ("mode", {"mode": "READONLY"})):
         statuses = [registry.ask("PUT", f"/{setting}/:.{name}:", value)[0] for name in "abca"]
         assert statuses == [200, 200, 422, 200]

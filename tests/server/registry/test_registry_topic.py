@@ -16,9 +16,11 @@ from confluent_kafka import Producer
 import ottla
 from ottla.server.client.kafka import Kafka
 from ottla.server.registry import registry as registry_module
+from ottla.server.registry import state as state_module
 from ottla.server.registry import topic as topic_module
 from ottla.server.registry.records import Version, content_of, schema_record
 from ottla.server.registry.registry import registry_of
+from ottla.storage.disk.files import FileSlice
 from support.broker.registry_calls import RegistryCalls, path_of, record_schema
 
 A1 = record_schema("x int")
@@ -244,3 +246,40 @@ def test_a_batch_that_unpacks_to_too_much_is_ignored_and_the_rest_is_read_in_par
         producer.produce("_schemas", *reversed(schema_record(Version("s", number, number, content_of("AVRO", schema)))))
         producer.flush()
     assert RegistryCalls.of(broker).get("/subjects/s/versions") == [1, 2, 4, 5, 6, 7, 8]
+
+
+def test_a_topic_beyond_the_limits_is_read_again_once_it_is_smaller(
+    broker: ottla.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[int] = []
+
+    def counted(part: FileSlice, at: int) -> Any:
+        reads.append(at)
+        return entries(part, at)
+
+    entries = topic_module._entries
+    monkeypatch.setattr(topic_module, "_entries", counted)
+    monkeypatch.setattr(state_module, "VERSIONS_MAX", 2)
+    registry = RegistryCalls.of(broker)
+    broker.create_topic("_schemas", configs={"cleanup.policy": "compact"})
+    key = '{"keytype":"SCHEMA","subject":"s","version":%d,"magic":1}'
+    for number in (1, 2, 3):
+        value = f'{{"subject":"s","version":{number},"id":{number},"schema":"\\"{number}\\""}}'
+        write(broker, f"{key % number} {value}")
+    for method, path, body in (
+        ("GET", "/subjects", None),
+        ("GET", "/schemas/ids/1", None),
+        ("POST", "/subjects/s/versions", {"schema": A1}),
+        ("DELETE", "/subjects/s", None),
+    ):
+        status, answer = registry.ask(method, path, body)
+        assert (status, answer["error_code"]) == (500, 50001)
+        assert "_schemas: too many schemas for this registry (3 versions, limit 2;" in answer["message"]
+    write(broker, f"{key % 2} null")
+    assert registry.ask("GET", "/subjects")[0] == 500
+    assert reads == [0]
+    broker.roll("_schemas")
+    broker.compact("_schemas", force=True)
+    assert registry.get("/subjects/s/versions") == [1, 3]
+    assert len(reads) == 2
+    assert registry.ask("DELETE", "/subjects/s/versions/1")[0] == 200

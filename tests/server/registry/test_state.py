@@ -105,9 +105,14 @@ def test_indexes_follow_from_the_versions(history: list[Pair]) -> None:
             assert entry is not None
             for _ in again.apply(entry):
                 pass
-    settings = visible(state)[2:4]
-    again.configs, again.modes = state.configs, state.modes
-    assert settings == visible(again)[2:4]
+    settings = [config_record(*each) for each in state.configs.items()] + [
+        mode_record(*each) for each in state.modes.items()
+    ]
+    for pair in settings:
+        entry = parse_record(*pair)
+        assert entry is not None
+        for _ in again.apply(entry):
+            pass
     assert visible(state) == visible(again)
 
 
@@ -175,11 +180,47 @@ def test_the_default_level_is_backward_and_an_override_is_stronger_than_a_subjec
     assert folded([mode_record("a", "IMPORT"), mode_record(None, "READONLY_OVERRIDE")]).mode("a") == "READONLY_OVERRIDE"
 
 
-@pytest.mark.parametrize(("limit", "most"), [("VERSIONS_MAX", 2), ("TEXT_BYTES_MAX", 10)])
-def test_the_state_is_bounded(limit: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_module, limit, most)
-    with pytest.raises(RegistryError, match=f"limit {most}"):
-        folded([version("a", number, number) for number in (1, 2, 3)])
+@each_case(
+    "limit, most, history",
+    [
+        ("VERSIONS_MAX", 2, [version("a", number, number) for number in (1, 2, 3)]),
+        ("TEXT_BYTES_MAX", 20, [version("a", number, number) for number in (1, 2, 3)]),
+        ("TEXT_BYTES_MAX", 90, [config_record(each, {"compatibilityLevel": "FULL"}) for each in "abc"]),
+        ("SETTINGS_MAX", 2, [config_record(each, {"normalize": True}) for each in "abc"]),
+        ("SETTINGS_MAX", 2, [mode_record(each, "IMPORT") for each in "abc"]),
+        (
+            "TEXT_BYTES_MAX",
+            70,  # one id and one text, of which each version has its own copy
+            [
+                schema_record(Version("a", each, 1, content_of("AVRO", '"int"', metadata={"m": str(each)})))
+                for each in (1, 2, 3, 4, 5)
+            ],
+        ),
+    ],
+)
+def test_the_state_is_bounded(limit: str, most: int, history: list[Pair]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(state_module, limit, most)
+        folded(history[:-1])
+        with pytest.raises(RegistryError, match=f"limit {most}"):
+            folded(history)
+
+
+def test_removed_records_leave_room() -> None:
+    contents = [content_of("AVRO", '"int"', metadata=each) for each in (None, {"m": "1"}, {"m": "22"})]
+    versions = [Version("a", number, 1, content) for number, content in enumerate(contents, 1)]
+    history = [
+        *map(schema_record, versions),
+        schema_record(versions[1]),
+        config_record("a", {"compatibilityLevel": "FULL", "compatibilityGroup": "g"}),
+        config_record("a", {"compatibilityLevel": "FULL"}),
+        config_record("a", None),
+        config_record("a", None),
+    ]
+    for order in ((1, 2, 3), (3, 2, 1)):
+        state = folded([*history, *(schema_tombstone("a", number) for number in order)])
+        assert (state.versions_count, state.text_bytes) == (0, 0)
+    assert folded(history).text_bytes == sum(each.size_bytes for each in contents)
 
 
 @pytest.mark.parametrize(("limit", "most"), [("VERSIONS_MAX", 2), ("TEXT_BYTES_MAX", 10)])

@@ -1,0 +1,181 @@
+"""Large schemas: other clients do not wait while one is parsed or compared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Event
+from typing import Any
+
+import pytest
+
+import ottla
+from ottla.server.registry import parsing as parsing_module
+from ottla.server.registry import registry as registry_module
+from ottla.server.registry.parsing import Parse, Parser
+from ottla.server.registry.records import content_of
+from ottla.server.registry.schemas import Schema, find_incompatibilities, parse_schema
+from ottla.server.registry.schemas.values import SHORT_CHARACTERS, NotShortError, short
+from ottla.server.registry.state import State
+from support.broker.admin_calls import AdminCalls
+from support.broker.registry_calls import RegistryCalls, record_schema
+from support.noted import each_case
+from support.registry.verdict import parsed
+from support.registry.verdicts_avro import record
+
+PATIENCE_S = 30
+LARGE = json.dumps({"type": "record", "name": "R", "doc": "x" * SHORT_CHARACTERS, "fields": []})
+SMALL = record_schema("x int")
+
+
+class Parsing:
+    """Parsing of large schemas, new ones or stored ones, which waits for `may_end`."""
+
+    def __init__(self, is_new: bool) -> None:
+        self.is_new = is_new
+        self.begun, self.may_end = Event(), Event()
+
+    def __call__(self, kind: str, text: str, references: Any, *, is_new: bool = True) -> Schema:
+        if len(text) > SHORT_CHARACTERS and is_new is self.is_new:
+            self.begun.set()
+            assert self.may_end.wait(PATIENCE_S)
+        return parse(kind, text, references, is_new=is_new)
+
+
+parse = parse_schema
+
+
+@pytest.fixture
+def registry() -> Iterator[RegistryCalls]:
+    with ottla.Broker(schema_registry=True) as broker:
+        yield RegistryCalls.of(broker)
+
+
+@contextmanager
+def during(
+    ask: Callable[[], tuple[int, Any]], monkeypatch: pytest.MonkeyPatch, *, is_new: bool = True
+) -> Iterator[Future[tuple[int, Any]]]:
+    """Run the block while `ask` waits for a large schema to be parsed; afterwards the future has its answer."""
+    parsing = Parsing(is_new)
+    monkeypatch.setattr(parsing_module, "parse_schema", parsing)
+    with ThreadPoolExecutor(1) as thread:
+        answer = thread.submit(ask)
+        try:
+            assert parsing.begun.wait(PATIENCE_S)
+            yield answer
+            assert not answer.done()
+        finally:
+            parsing.may_end.set()
+
+
+@each_case("path", ["/subjects/large/versions", "/subjects/known", "/compatibility/subjects/known/versions"])
+def test_other_clients_do_not_wait_for_a_large_schema(path: str) -> None:
+    with ottla.Broker(schema_registry=True, admin="0") as broker, pytest.MonkeyPatch.context() as monkeypatch:
+        registry = RegistryCalls.of(broker)
+        registry.register("known", SMALL)
+        with during(
+            lambda: registry.ask("POST", path, {"schema": LARGE}), monkeypatch, is_new=path.endswith("versions")
+        ) as answer:
+            for method, other, body in (
+                ("GET", "/schemas/ids/1", None),
+                ("GET", "/subjects/known/versions/latest", None),
+                ("GET", "/schemas", None),
+                ("POST", "/subjects/known", {"schema": SMALL}),
+                ("POST", "/subjects/other/versions", {"schema": SMALL}),
+                ("POST", "/subjects/other/versions", {"schema": record_schema("x int", "y int 0")}),
+                ("POST", "/compatibility/subjects/other/versions/latest", {"schema": SMALL}),
+                ("PUT", "/config/other", {"compatibility": "FULL"}),
+                ("DELETE", "/subjects/other", None),
+            ):
+                assert registry.ask(method, other, body)[0] == 200, (method, other)
+            AdminCalls.of(broker).post("/v1/topics/_schemas/compact", force=True)
+        assert answer.result()[0] in (200, 404)
+
+
+@each_case(
+    "change, status",
+    [
+        (("PUT", "/config/s", {"compatibility": "FULL"}), 409),
+        (("PUT", "/config", {"compatibility": "FULL"}), 409),
+        (("PUT", "/config/s", {"compatibility": "NONE"}), 200),
+        (("PUT", "/mode/s", {"mode": "READONLY"}), 422),
+        (("DELETE", "/subjects/a?permanent=true", None), 422),
+        (("POST", "/subjects/other/versions", {"schema": SMALL}), 200),
+    ],
+)
+def test_a_change_while_a_version_is_compared_counts(change: tuple[str, str, Any], status: int) -> None:
+    with ottla.Broker(schema_registry=True) as broker, pytest.MonkeyPatch.context() as monkeypatch:
+        registry = RegistryCalls.of(broker)
+        registry.register("s", LARGE.replace("[]", '[{"name": "x", "type": "int"}]'))
+        registry.register("a", record_schema(name="A"))
+        assert registry.ask("DELETE", "/subjects/a")[0] == 200
+        body = {"schema": record_schema(), "references": [{"name": "A", "subject": "a", "version": 1}]}
+        with during(lambda: registry.ask("POST", "/subjects/s/versions", body), monkeypatch, is_new=False) as answer:
+            assert registry.ask(*change)[0] == 200
+        assert answer.result()[0] == status, answer.result()
+        assert registry.get("/subjects/s/versions") == ([1, 2] if status == 200 else [1])
+
+
+def test_one_subject_gets_its_versions_one_after_the_other(
+    registry: RegistryCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.ask("PUT", "/config", {"compatibility": "NONE"})
+    with (
+        ThreadPoolExecutor(1) as thread,
+        during(lambda: registry.ask("POST", "/subjects/s/versions", {"schema": LARGE}), monkeypatch) as answer,
+    ):
+        second = thread.submit(registry.register, "s", SMALL)
+        registry.register("other", SMALL)
+    assert answer.result()[0] == 200 and second.result() == 1
+    assert registry.get("/subjects/s/versions") == [1, 2]
+
+
+def test_older_versions_are_compared_in_groups(registry: RegistryCalls, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry.ask("PUT", "/config", {"compatibility": "FORWARD_TRANSITIVE"})
+    for count in range(1, 5):
+        registry.register("s", record_schema(*(f"f{number} int" for number in range(count))))
+    new = {"schema": record_schema(*(f"f{number} int" for number in range(1, 5)))}
+    path = "/compatibility/subjects/s/versions?verbose=true"
+    whole = registry.ask("POST", path, new)
+    assert "{oldSchemaVersion: 4}" in whole[1]["messages"]
+    monkeypatch.setattr(registry_module, "COMPARED_CHARACTERS", 100)
+    assert registry.ask("POST", path, new) == whole
+    good = {"schema": record_schema(*(f"f{number} int" for number in range(5)))}
+    assert registry.ask("POST", path, good) == (200, {"is_compatible": True, "messages": []})
+    broken = {"schema": "{"}
+    assert registry.ask("POST", "/compatibility/subjects/none/versions", broken)[1]["error_code"] == 42201
+
+
+MANY_STEPS = tuple(
+    json.dumps([json.loads(record_schema(name=f"{name}{number}")) for number in range(100)]) for name in "AB"
+)
+
+
+def test_small_schemas_that_take_many_steps_are_not_short() -> None:
+    one, other = (parsed("AVRO", json.loads(each)) for each in MANY_STEPS)
+    expected = find_incompatibilities("BACKWARD", one, [other])
+    with pytest.raises(NotShortError), short():
+        find_incompatibilities("BACKWARD", one, [other])
+    assert find_incompatibilities("BACKWARD", one, [other]) == expected
+    small = parsed("AVRO", record())
+    with short():
+        for _ in range(1_000):
+            assert find_incompatibilities("BACKWARD", small, [parsed("AVRO", record())]) == []
+
+
+async def test_work_that_is_not_short_is_done_again_in_the_thread_of_large_schemas() -> None:
+    contents = [content_of("AVRO", each) for each in MANY_STEPS]
+    assert sum(len(each.text) for each in contents) < SHORT_CHARACTERS
+    calls = []
+
+    def compare(parse: Parse) -> list[str]:
+        calls.append(1)
+        one, other = map(parse, contents)
+        return find_incompatibilities("BACKWARD", one, [other])
+
+    parser = Parser()
+    assert await parser.run(State(), ".", contents, compare) != []
+    assert len(calls) == 2
+    assert parser.kept(".", contents[0], is_new=False) is not None
