@@ -95,7 +95,7 @@ class Parser:
             RegistryError: 42201: too many are referenced.
         """
         found: Reached = {}
-        _reach(state, context, content, found, is_new=False)
+        _reach(state, context, content, found, is_first=False)
         return found
 
     def stored(self, context: str, content: Content, reached: Reached) -> Schema:

@@ -21,7 +21,7 @@ from .values import MAX_BYTES, MAX_CHARACTERS, MAX_STEPS, NotDecodable
 READERS_MAX, READERS_CHARACTERS_MAX = 64, 4 << 20
 """Limits of the schemas for which a decoder keeps what it has parsed."""
 CHARACTERS_PER_STEP = 10
-"""Characters of a schema's text whose parsing costs one step."""
+"""Characters of a schema, or of a value in JSON, whose parsing costs one step."""
 LOOK_UPS_PER_STEP = 5
 """Contexts, and versions with one id, whose look-up costs one step."""
 TOO_MANY = "not decoded, as the values before it took too long; read fewer at once"
@@ -124,9 +124,10 @@ def _rest(frame: Frame) -> bytes:
 
 def _json_text(frame: Frame, budget: Budget) -> str:
     """Return the JSON after the frame as it is written."""
-    del budget
+    data = _rest(frame)
+    budget.spend(len(data) // CHARACTERS_PER_STEP)
     try:
-        text = _rest(frame).decode()
+        text = data.decode()
         read_json(text)
     except UnicodeDecodeError as error:
         raise NotDecodable(f"not JSON: invalid UTF-8 at byte {error.start}") from None

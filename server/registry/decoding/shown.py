@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...broker.broker import Broker
-from ...runtime.threads import in_worker
+from ...runtime.threads import Worker, in_worker
 from ..errors import RegistryError
 from ..registry import registry_of
 from .decoder import Decoder
@@ -38,7 +38,7 @@ async def decode_frames(broker: Broker, topic: str, frames: Sequence[Frames]) ->
             for key, value in frames
         ]
 
-    return await in_worker(decode_all, frames)
+    return await in_worker(decode_all, frames, Worker.SCHEMAS)
 
 
 def _refused(frame: Frame | None, reason: str) -> Decoded | None:

@@ -238,6 +238,44 @@ def test_other_bytes_are_refused_with_the_reason(schema: Any, data: bytes, reaso
         decoded(schema, data)
 
 
+LOGICAL = {
+    "type": "array",
+    "items": [
+        {
+            "type": "record",
+            "name": f"r{at}",
+            "fields": [{"name": "x", "type": each | ({"name": f"f{at}"} if "name" in each else {})}],
+        }
+        for at, each in enumerate(
+            [
+                *(of("bytes", name, precision=9, scale=3) for name in ("decimal", "big-decimal")),
+                *(
+                    of("fixed", name, size=size, precision=9)
+                    for name in ("decimal", "uuid", "duration")
+                    for size in (12, 16)
+                ),
+                *(of("int", name) for name in ("date", "time-millis")),
+                *(
+                    of("long", f"{name}-{unit}")
+                    for name in ("time", "timestamp", "local-timestamp")
+                    for unit in ("millis", "micros", "nanos")
+                ),
+            ]
+        )
+    ],
+}
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_have_a_form_of_a_logical_type(data: bytes) -> None:
+    with suppress(NotDecodable, SchemaTooLarge):
+        decoded(LOGICAL, data)
+    for branch in range(len(LOGICAL["items"])):
+        with suppress(NotDecodable, SchemaTooLarge):
+            shown_now = decoded(LOGICAL, bytes((2, branch * 2)) + data[:16] + b"\0")
+            assert json.loads(json.dumps(shown_now)) == shown_now
+
+
 @given(st.binary(max_size=40), st.sampled_from([NODE, {"type": "map", "values": ["bytes", "double"]}, "string"]))
 def test_any_bytes_are_a_value_or_refused(data: bytes, schema: Any) -> None:
     with suppress(NotDecodable, SchemaTooLarge):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import struct
 import tracemalloc
 from contextlib import suppress
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from ottla.server.registry.decoding.proto_values import ProtobufDecoder, message_at, read_indexes
 from ottla.server.registry.decoding.values import MAX_DEPTH, NotDecodable
 from ottla.server.registry.schemas import Schema, parse_schema
-from ottla.server.registry.schemas.values import Budget, SchemaTooLarge
+from ottla.server.registry.schemas.values import Budget, SchemaTooLarge, write_json
 from support.noted import each_case
 
 INCLUDE = Path(protoc.__file__).parent / "_proto"
@@ -264,6 +265,21 @@ def test_messages_are_shown_as_json(compiled: Compiled, data: st.DataObject) -> 
     extensions = tuple(compiled.pool.FindAllExtensions(message.DESCRIPTOR))
     data.draw(filled(message.DESCRIPTOR, 3, extensions))(message)
     compiled.check(message)
+
+
+@given(data=st.data())
+def test_damaged_messages_are_shown_or_refused(compiled: Compiled, data: st.DataObject) -> None:
+    message = compiled.all()
+    data.draw(filled(message.DESCRIPTOR, 3, tuple(compiled.pool.FindAllExtensions(message.DESCRIPTOR))))(message)
+    damaged = bytearray(message.SerializePartialToString())
+    for at, byte in data.draw(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 255)), min_size=1, max_size=3)):
+        if damaged:
+            damaged[at % len(damaged)] = byte
+    for decoder in compiled.decoders:
+        type_ = decoder.type_named("shop.All")
+        assert type_ is not None
+        with suppress(NotDecodable, SchemaTooLarge):
+            json.loads(write_json(decoder.decode(type_, bytes(damaged), Budget())))
 
 
 @pytest.fixture(scope="module")
