@@ -21,6 +21,8 @@ REGISTRY = "OTTLA_SCHEMA_REGISTRY"
 USER = "OTTLA_REGISTRY_USER"
 """Variable with USER:PASSWORD, as for `ottla-spark apply --registry`."""
 DEFAULT_REGISTRY = "http://localhost:8081"
+ALL_ADDRESSES = ("0.0.0.0", "::")
+"""Hosts of listeners, as a container's variable has them for the broker: to a client they are its own machine."""
 TIMEOUT_S = 60
 FILE_BYTES_MAX = 4 << 20
 SHOWN_CHARACTERS_MAX = 200
@@ -59,7 +61,7 @@ class RegistryClient:
     """A client of the registry that the options of a command name.
 
     The token of the admin listener is only for the registry beside it: it is sent only if neither an option nor a variable names
-    a registry.
+    a registry, or the name is all addresses of this machine.
 
     Raises:
         CommandError: WRONG_CALL. The URL, the user or the token is invalid.
@@ -82,7 +84,8 @@ class RegistryClient:
             raise wrong_call(f"--registry: invalid URL {shown}: expected http://HOST:PORT") from None
         kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
         self._connection = kinds[parts.scheme]
-        user, token = environment.get(USER) or None, None if named else environment.get(ADMIN_TOKEN)
+        is_beside = not named or parts.hostname in ALL_ADDRESSES
+        user, token = environment.get(USER) or None, environment.get(ADMIN_TOKEN) if is_beside else None
         if parts.username is not None:
             user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         if user is not None and ":" not in user:

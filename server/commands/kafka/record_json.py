@@ -3,7 +3,7 @@
     {"topic": "t", "partition": 0, "offset": 7, "timestamp_ms": 0, "key": "k", "value": null, "headers": [["name", "text"]]}
 
 Keys, values and headers are texts, null, or, if they are not UTF-8, `{"base64": "…"}`. If a key or value names a schema, its content
-is also there as JSON: `key_decoded`, `value_decoded`. `produce` ignores these two, as it ignores topic and offset.
+is also there as JSON: `key_decoded`, `value_decoded`. `produce` ignores these two beside the bytes, as it ignores topic and offset.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from ...registry.decoding.frames import PARTS, Decoded, Part
 from ..frame.errors import wrong_call
 
 FIELDS = ("topic", "partition", "offset", "timestamp_ms", "key", "value", "headers")
-DECODED = tuple(f"{part}_decoded" for part in PARTS)
 
 
 def as_json(record: Record, decoded: Mapping[Part, Decoded | None]) -> dict[str, Any]:
@@ -61,7 +60,8 @@ def from_json(line: str, partition: int | None = None) -> NewRecord:
         raise wrong_call(f"expected a JSON object: {error}") from None
     if not isinstance(found, dict):
         raise wrong_call(f"expected a JSON object, found {type(found).__name__}")
-    if unknown := found.keys() - {*FIELDS, *DECODED}:
+    # Without its bytes, a decoded value would become a tombstone.
+    if unknown := found.keys() - {*FIELDS, *(f"{part}_decoded" for part in PARTS if part in found)}:
         raise wrong_call(f"unknown field {min(unknown)!r}; a record has: {', '.join(FIELDS)}")
     own = _number(found, "partition")
     return NewRecord(

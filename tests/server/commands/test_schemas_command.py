@@ -211,6 +211,13 @@ def test_no_message_contains_a_password(
     assert not {"it", "pa", "ss"} & set(re.split(r"\W+", ran.err)), ran
 
 
+def test_a_container_s_variables_are_for_its_broker_and_for_commands_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ottla.Broker(schema_registry=True, admin_token="secret") as broker:
+        monkeypatch.setenv("OTTLA_ADMIN_TOKEN", "secret")
+        monkeypatch.setenv("OTTLA_SCHEMA_REGISTRY", f"0.0.0.0:{str(broker.schema_registry).rpartition(':')[2]}")
+        assert run_command("schemas", "list").out == "no schemas\n"
+
+
 def test_a_registry_with_a_token_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     with ottla.Broker(schema_registry=True, admin_token="secret") as broker:
         assert broker.schema_registry is not None

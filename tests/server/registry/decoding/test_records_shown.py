@@ -135,6 +135,13 @@ def test_json_lines_have_the_bytes_as_well(broker: ottla.Broker) -> None:
     assert run(broker, "consume", "shop", "-e", "-n", "1", "-f", "value") == "\x00\x00\x00\x00\x01\x06\n\n"
 
 
+def test_a_decoded_value_without_its_bytes_is_no_tombstone(broker: ottla.Broker) -> None:
+    line = b'{"key": "k", "value_decoded": {"total": 3}}\n'
+    ran = run_command("produce", "odd", "--json-lines", "--bootstrap", broker.bootstrap, stdin=line)
+    assert ran.code == 2 and "unknown field 'value_decoded'" in ran.err
+    assert len(broker.records("odd")) == 3
+
+
 def test_the_report_of_a_failed_test(broker: ottla.Broker) -> None:
     text = tails(broker.bootstrap, ["shop", "odd"])
     for key, value in SHOWN:
