@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import itertools
 import json
 from collections.abc import Iterator
 from contextlib import closing
@@ -19,7 +20,7 @@ from google.protobuf import struct_pb2
 
 import ottla
 from ottla.server.client.kafka import Kafka
-from ottla.server.registry.decoding.cluster_schemas import ClusterSchemas
+from ottla.server.registry.decoding.cluster_schemas import RESTS_PER_TRY, ClusterSchemas
 from ottla.server.testing.reports import tails
 from support.broker.registry_calls import RegistryCalls, record_schema
 from support.commands.command_runs import run_command
@@ -169,7 +170,7 @@ def test_a_cluster_without_schemas_shows_bytes() -> None:
 def test_new_schemas_are_read_when_they_may_be_needed() -> None:
     with ottla.Broker(schema_registry=True) as broker, Kafka(broker.bootstrap) as kafka:
         broker.produce("t", b"\0\0\0\0\1\6")
-        record, schemas = first(kafka, "t"), ClusterSchemas(kafka)
+        record, schemas = first(kafka, "t"), ClusterSchemas(kafka, elapsed_s=lambda: 0)
         assert schemas.decoded(record, "value") is None
         for text, shown in (('"int"', "3"), ('{"type":"enum","name":"E","symbols":["A","B","C","D"]}', '"D"')):
             assert RegistryCalls.of(broker).register("t-value", text) == 1
@@ -191,3 +192,22 @@ def test_unreadable_schemas_have_a_reason() -> None:
         for _ in range(2):
             found = few.decoded(record, "value")
             assert found is not None and found.reason == "_schemas cannot be read: too many offsets (1, limit 0)"
+
+
+def test_what_cannot_be_read_is_not_asked_for_all_the_time() -> None:
+    """A cluster whose `_schemas` has no leader lets the client wait for its whole time, for every value that arrives."""
+    seconds = itertools.count()
+    with ottla.Broker() as broker, Kafka(broker.bootstrap) as kafka:
+        broker.produce("t", b"\0\0\0\0\1\6")
+        broker.create_topic("_schemas")
+        broker.produce("_schemas", "not a schema", key="not a key")
+        record, schemas = first(kafka, "t"), ClusterSchemas(kafka, offsets_max=0, elapsed_s=lambda: next(seconds))
+        found = schemas.decoded(record, "value")
+        assert found is not None and found.reason is not None  # A second has gone by.
+        broker.delete_topic("_schemas")
+        tries = 0
+        while found is not None:
+            schemas.expire()
+            found = schemas.decoded(record, "value")
+            tries += 1
+        assert tries == RESTS_PER_TRY
