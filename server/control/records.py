@@ -16,7 +16,7 @@ from ..client.values import murmur2, partition_of_hash
 from ..partitions.large_appends import append_later
 from ..partitions.reading import read_part
 from ..partitions.topics import NO_LEADER
-from ..registry.decoding.frames import Decoded, Frame, frame_of
+from ..registry.decoding.frames import Decoded, Frames, frame_of
 from ..registry.records import SCHEMAS_TOPIC
 from ..runtime.errors import ControlError, Kind, check_number, refusal
 from ..runtime.threads import Work, in_thread, in_worker
@@ -110,6 +110,14 @@ async def read_records(
             FAILED: the log cannot be read.
     """
     check_number("count", count, 1, COUNT_MAX)
+    found, frames = await read_undecoded(broker, topic, partition, offset, count)
+    return replace(found, records=await _decoded(broker, topic, found.records, frames))
+
+
+async def read_undecoded(
+    broker: Broker, topic: str, partition: int, offset: int | None, count: int
+) -> tuple[RecordList, list[Frames]]:
+    """Return what `read_records` does but for the values that schemas make, and the schemas that keys and values name."""
     (log,) = logs_of(broker, topic, [partition])
     end = log.log_end_offset
     at = max(log.log_start_offset, end - count if offset is None else offset)
@@ -135,26 +143,24 @@ async def read_records(
                 raise ControlError(Kind.FAILED, f"{log.topic_partition}: {error}") from error
             size_bytes += max(len(part), told_bytes)
             records += found
-    shown = await _decoded(broker, topic, records)
-    return RecordList(topic, partition, shown, at, log.log_start_offset, end)
+    shown = tuple(each.state for each in records)
+    return RecordList(topic, partition, shown, at, log.log_start_offset, end), [each.frames for each in records]
 
 
 class _Read(NamedTuple):
-    """A record, and the schemas that its key and its value name."""
-
     state: RecordState
-    key: Frame | None
-    value: Frame | None
+    frames: Frames
 
 
-async def _decoded(broker: Broker, topic: str, records: list[_Read]) -> tuple[RecordState, ...]:
+async def _decoded(
+    broker: Broker, topic: str, records: tuple[RecordState, ...], frames: list[Frames]
+) -> tuple[RecordState, ...]:
     """Return records with what their schemas make of them, if the cluster has schemas."""
-    if broker.services.topics.get(SCHEMAS_TOPIC) is not None and any(each.key or each.value for each in records):
+    if broker.services.topics.get(SCHEMAS_TOPIC) is not None and any(key or value for key, value in frames):
         decode_frames = await in_worker(_decoding, None)
-        found = await decode_frames(broker, topic, [(each.key, each.value) for each in records])
-        pairs = zip(records, found, strict=True)
-        return tuple(replace(each.state, key_decoded=key, value_decoded=value) for each, (key, value) in pairs)
-    return tuple(each.state for each in records)
+        pairs = zip(records, await decode_frames(broker, topic, frames), strict=True)
+        return tuple(replace(each, key_decoded=key, value_decoded=value) for each, (key, value) in pairs)
+    return records
 
 
 def _decoding(_: None) -> Callable[..., Awaitable[list[tuple[Decoded | None, Decoded | None]]]]:
@@ -185,7 +191,7 @@ def _records(part: FileSlice, at: int, count: int, max_bytes: int) -> tuple[list
                     frame_of("value", record.value, record.headers),
                 )
             )
-            found.append(_Read(_state(batch, record), *frames))
+            found.append(_Read(_state(batch, record), frames))
             told_bytes += _json_bytes(record)
         at = max(at, batch.next_offset)
     return found, at, told_bytes

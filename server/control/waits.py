@@ -20,7 +20,7 @@ from ..runtime.time_slices import TimeSlice
 from .groups import SHARE, GroupMember, GroupMembers, group_members, group_offsets
 from .operation import Name, Partitions, Range, TopicName, operation
 from .partitions import logs_of
-from .records import read_records
+from .records import read_undecoded
 
 LOOK_S = 0.005
 """Minimum time between two looks, in seconds of real time."""
@@ -296,7 +296,7 @@ def _is_assigned(assigned: Assigned, reader: Reader, partition: TopicPartition) 
 async def _only_markers(broker: Broker, partition: TopicPartition, offset: int) -> bool:
     """Return whether the partition has only markers of transactions from this offset on: consumers do not see them."""
     try:
-        rest = await read_records(broker, partition.topic, partition.partition, offset=offset, count=MARKERS_MAX)
+        rest, _ = await read_undecoded(broker, partition.topic, partition.partition, offset, MARKERS_MAX)
     except ControlError as error:
         if error.kind is Kind.INVALID:  # A batch that is too large to show has records.
             return False

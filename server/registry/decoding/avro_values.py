@@ -19,8 +19,8 @@ from .values import (
     base64_text,
     check_depth,
     double,
-    name_cost,
     single,
+    text_cost,
 )
 
 
@@ -62,7 +62,9 @@ class _Reader:
             value = read(self, kind)
             if kind.props or isinstance(value, bytes):
                 self._budget.spend(FORMATTED_STEPS)
-                return logical(kind, value)
+                value = logical(kind, value)
+                if isinstance(value, str):
+                    self._budget.spend(text_cost(value))
             return value
         if kind.kind == "union":
             return self._value(kind.branches[self._index("union", len(kind.branches))], depth)
@@ -74,7 +76,7 @@ class _Reader:
                 return {self._text(kind): self._value(kind.branches[0], depth + 1) for _ in self._items()}
         cost = self._costs.get(id(kind))
         if cost is None:
-            cost = self._costs[id(kind)] = sum(name_cost(each.name) for each in kind.fields)
+            cost = self._costs[id(kind)] = sum(text_cost(each.name) for each in kind.fields)
         self._budget.spend(cost)
         return {each.name: self._value(each.type, depth + 1) for each in kind.fields}
 
@@ -151,7 +153,7 @@ class _Reader:
 
     def _symbol(self, kind: Type) -> str:
         symbol = kind.symbols[self._index("enum", len(kind.symbols))]
-        self._budget.spend(name_cost(symbol))
+        self._budget.spend(text_cost(symbol))
         return symbol
 
 

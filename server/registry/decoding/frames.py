@@ -34,6 +34,10 @@ class Frame(NamedTuple):
     """The data, or None if they follow in `head`."""
 
 
+Frames = tuple[Frame | None, Frame | None]
+"""Those of the key and of the value of a record."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decoded:
     """A key or a value that names a schema."""

@@ -127,7 +127,7 @@ _FORMS: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
-PLAIN = frozenset({ANY, *_FORMS})
+PLAIN = frozenset({ANY, DECIMAL, *_FORMS})
 """Types whose JSON is not an object of their fields."""
 
 

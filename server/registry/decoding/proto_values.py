@@ -21,8 +21,8 @@ from .values import (
     base64_text,
     check_depth,
     double,
-    name_cost,
     single,
+    text_cost,
 )
 
 VARINT, FIXED64, BYTES, GROUP, END, FIXED32 = range(6)
@@ -134,7 +134,7 @@ def _shown(field: Field, is_implicit: bool) -> _Shown:
         options = dict(each for each in field.options if isinstance(each[1], str))
         presence = options.get("features.field_presence")
         has_default = is_implicit if presence is None else presence == "IMPLICIT"
-    return _Shown(field, field.name, name_cost(field.name), "", has_default)
+    return _Shown(field, field.name, text_cost(field.name), "", has_default)
 
 
 class ProtobufDecoder:
@@ -187,7 +187,7 @@ class ProtobufDecoder:
             for scope, extend in self._extends.get(type_.full_name, ()):
                 for each in extend.fields:
                     name = f"[{scope}.{each.name}]" if scope else f"[{each.name}]"
-                    added = _Shown(each, name, name_cost(name), "", False)
+                    added = _Shown(each, name, text_cost(name), "", False)
                     found.setdefault(each.number, added)
             self._tables[type_.full_name] = found
         return found
@@ -328,7 +328,7 @@ class _Decoding:
         """Return the name of an enum's value, or its number if it has none."""
         name = self._decoder.symbols(enum).get(number, number)
         if isinstance(name, str):
-            self._budget.spend(name_cost(name))
+            self._budget.spend(text_cost(name))
             return None if enum.full_name == "google.protobuf.NullValue" else name
         return name
 
@@ -345,7 +345,9 @@ class _Decoding:
     def _decimal(self, known: dict[int, list[Raw]]) -> str:
         value, scale = known.get(1, [b""])[-1], known.get(3, [0])[-1]
         assert isinstance(value, bytes) and isinstance(scale, int)
-        return decimal(value, _signed(32)(scale))
+        found = decimal(value, _signed(32)(scale))
+        self._budget.spend(text_cost(found))
+        return found
 
 
 def _scalar(field: Field) -> _Scalar:

@@ -9,13 +9,11 @@ from ...runtime.threads import Worker, in_worker
 from ..errors import RegistryError
 from ..registry import registry_of
 from .decoder import Decoder
-from .frames import Decoded, Frame
+from .frames import Decoded, Frame, Frames
 from .values import MAX_STEPS
 
 MAX_STEPS_AT_ONCE = 2 * MAX_STEPS
 """Steps of all values of a call: about a second."""
-Frames = tuple[Frame | None, Frame | None]
-"""Frames of the key and of the value of a record."""
 Shown = tuple[Decoded | None, Decoded | None]
 
 

@@ -19,7 +19,7 @@ CONTAINER_STEPS = 5
 FORMATTED_STEPS = 4
 """Cost of a date, a decimal, a number of 32 bits and their like, whose text takes longer than others."""
 CHARACTERS_PER_STEP = 32
-"""Characters of a schema's names that cost one step: a value of few bytes could repeat long names."""
+"""Characters of names and decimals that cost one step: a value of few bytes could repeat long names, or have many zeros."""
 MAX_DECIMAL_BYTES = 1_024
 """Bytes of a decimal's digits: Python refuses texts of larger numbers."""
 MAX_SCALE = 2_500
@@ -39,9 +39,9 @@ def check_depth(depth: int) -> None:
         raise NotDecodable(f"nested too deeply (limit {MAX_DEPTH} levels)")
 
 
-def name_cost(name: str) -> int:
-    """Return the steps that a name costs each time it is shown."""
-    return 1 + len(name) // CHARACTERS_PER_STEP
+def text_cost(text: str) -> int:
+    """Return the steps that a name or a decimal costs each time it is shown."""
+    return 1 + len(text) // CHARACTERS_PER_STEP
 
 
 def base64_text(data: bytes) -> str:

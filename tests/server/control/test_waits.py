@@ -222,3 +222,15 @@ def test_many_missing_partitions_are_counted(broker: ottla.Broker, client: RawCl
     assert timed_out(lambda: broker.wait_until_reading("wide", timeout_s=0)) == (
         "no consumer reads wide-0, wide-1, wide-2, wide-3, wide-4 and 95 more; waited 0 s"
     )
+
+
+def test_a_wait_for_consumers_decodes_no_values(
+    broker: ottla.Broker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each look would take as long as the values that are left."""
+    broker.create_topic("_schemas", configs={"cleanup.policy": "compact"})
+    broker.produce("_schemas", "{}", key="not a key, which the registry logs when it reads the topic")
+    broker.produce(topic, b"\0\0\0\0\1value", partition=0)
+    broker.commit("g", {(topic, 0): 0})
+    assert "t-0: committed 0" in timed_out(lambda: broker.wait_until_consumed(topic, "g", 0))
+    assert "_schemas" not in caplog.text

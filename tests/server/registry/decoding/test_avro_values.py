@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.server.registry.decoding.avro_values import decode_avro
-from ottla.server.registry.decoding.values import MAX_DEPTH, MAX_STEPS, NotDecodable
+from ottla.server.registry.decoding.values import MAX_DEPTH, MAX_SCALE, MAX_STEPS, NotDecodable
 from ottla.server.registry.schemas import parse_schema
 from ottla.server.registry.schemas.values import Budget, SchemaTooLarge
 from support.noted import each_case
@@ -312,3 +312,15 @@ def test_long_names_are_limited() -> None:
     item = {"type": "record", "name": "R", "fields": [{"name": "n" * 1_000, "type": "null"}]}
     with pytest.raises(SchemaTooLarge):
         decoded({"type": "array", "items": item}, b"\xc0\x9a\x0c\0")  # 100 000 items
+
+
+@each_case("logical, item", [("decimal", b"\0"), ("big-decimal", b"\x08\2\5\xc0\x25")])
+def test_decimals_with_many_zeros_are_limited(logical: str, item: bytes) -> None:
+    """An item of few bytes could be shown as kilobytes."""
+    schema = {
+        "type": "array",
+        "items": {"type": "bytes", "logicalType": logical, "precision": MAX_SCALE, "scale": MAX_SCALE},
+    }
+    assert len(decoded(schema, b"\2" + item + b"\0")[0]) > 2_000
+    with pytest.raises(SchemaTooLarge):
+        decoded(schema, b"\xa0\x9c\1" + item * 10_000 + b"\0")

@@ -17,8 +17,9 @@ from grpc_tools import protoc
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.server.registry.decoding.proto_plain import DECIMAL, known_types
 from ottla.server.registry.decoding.proto_values import ProtobufDecoder, message_at, read_indexes
-from ottla.server.registry.decoding.values import MAX_DEPTH, NotDecodable
+from ottla.server.registry.decoding.values import MAX_DEPTH, MAX_SCALE, NotDecodable
 from ottla.server.registry.schemas import Schema, parse_schema
 from ottla.server.registry.schemas.values import Budget, SchemaTooLarge, write_json
 from support.noted import each_case
@@ -467,3 +468,26 @@ def test_a_large_oneof_takes_memory_in_proportion() -> None:
         assert tracemalloc.get_traced_memory()[1] < 10 << 20
     finally:
         tracemalloc.stop()
+
+
+DECIMALS = (
+    'syntax = "proto3"; import "confluent/type/decimal.proto"; message M { repeated confluent.type.Decimal d = 1; }'
+)
+
+
+def test_decimals_with_many_zeros_are_limited() -> None:
+    """A decimal of five bytes could be shown as kilobytes."""
+    one = tag(1, 2, b"\3" + tag(3, 0, bytes((MAX_SCALE & 127 | 128, MAX_SCALE >> 7))))
+    assert decoded(DECIMALS, one) == {"d": [f"0.{'0' * MAX_SCALE}"]}
+    with pytest.raises(SchemaTooLarge):
+        decoded(DECIMALS, one * 10_000)
+
+
+@each_case("name", sorted(known_types()))
+def test_any_may_have_each_known_type(name: str) -> None:
+    text = 'syntax = "proto3"; import "google/protobuf/any.proto"; message M { google.protobuf.Any a = 1; }'
+    url = f"x/{name}".encode()
+    found = decoded(text, tag(1, 2, bytes([len(url) + 2]) + tag(1, 2, bytes([len(url)]) + url)))["a"]
+    assert found["@type"] == f"x/{name}"
+    if name == DECIMAL:
+        assert found["value"] == "0"
