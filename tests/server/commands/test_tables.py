@@ -32,6 +32,7 @@ TABLES = {
     ],
     "admin/seed.py:_print_created": ["seed {seed}"],
     "kafka/configs.py:_describe": [f"configs describe topic:{COMPACTED} --all"],
+    "kafka/empty.py:run": [f"empty {COMPACTED} --tombstones"],
     "kafka/groups.py:_describe": [f"groups describe {GROUP}"],
     "kafka/groups.py:_list": ["groups list"],
     "kafka/groups.py:_reset": [f"groups reset {GROUP} --topic {COMPACTED} --to end"],

@@ -48,10 +48,26 @@ def run(broker: ottla.Broker, directory: Path, *command: str, user: str = "nobod
         ("groups reset g --to beginning", "GROUP_AUTHORIZATION_FAILED: group 'g'"),
         ("produce t v", "TOPIC_AUTHORIZATION_FAILED: topic 't'"),
         ("consume t", "TOPIC_AUTHORIZATION_FAILED: topic 't'"),
+        ("empty t", "TOPIC_AUTHORIZATION_FAILED: topic 't'"),
     ],
 )
 def test_a_missing_right_is_named(broker: ottla.Broker, tmp_path: Path, command: str, told: str) -> None:
     assert run(broker, tmp_path, *command.split()) == Ran(1, "", f"ottla: {told}\n")
+
+
+def test_a_topic_is_not_emptied_without_each_right(broker: ottla.Broker, tmp_path: Path) -> None:
+    broker.create_topic("compacted", configs={"cleanup.policy": "compact"})
+    broker.add_acls("User:nobody allow DESCRIBE topic:compacted")
+    done = run(broker, tmp_path, "empty", "compacted")
+    assert done.code == 1 and "DELETE on the topic is needed; --tombstones needs READ and WRITE" in done.err
+    broker.add_acls("User:nobody allow DELETE topic:compacted")
+    done = run(broker, tmp_path, "empty", "compacted")
+    assert done.code == 1 and "DESCRIBE_CONFIGS and ALTER_CONFIGS on the topic are needed" in done.err
+    broker.add_acls("User:nobody allow DESCRIBE_CONFIGS topic:compacted")
+    done = run(broker, tmp_path, "empty", "compacted")
+    assert done.code == 1 and done.err.splitlines()[-1].endswith("--tombstones needs READ and WRITE instead")
+    broker.add_acls("User:nobody allow ALTER_CONFIGS topic:compacted")
+    assert run(broker, tmp_path, "empty", "compacted").code == 0
 
 
 def test_a_missing_group_is_reported_to_a_user_with_the_right(broker: ottla.Broker, tmp_path: Path) -> None:
