@@ -35,7 +35,7 @@ class Frame(NamedTuple):
 
 
 Frames = tuple[Frame | None, Frame | None]
-"""Those of the key and of the value of a record."""
+"""Frames of the key and of the value of a record."""
 
 
 @dataclass(frozen=True, slots=True)
