@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from ..support.brokers.clocked_ottla import ClockedOttla
 from ..support.brokers.process import BrokerProcess
 from ..support.certificates import Certificates
 from ..support.clients.holds import Hold, Pinger
+from ..support.clients.members import HOLDING, beside
 from ..support.machine import Machine
 from ..support.suite import NotRunError, Options, Suite, run_suite
 from . import bombs, jobs, memory, secured, specials
@@ -48,6 +49,9 @@ OVERRIDES = {
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--part", choices=PARTS, action="append", help="only this part of it; repeatable")
     parser.add_argument("--only", metavar="PATTERN", help="only rows whose name contains this (* and ? as in a shell)")
+    parser.add_argument(
+        "--held", type=int, default=0, help="heartbeats held all the time, during requests and specials"
+    )
     parser.add_argument("--rounds", type=int, help=f"default {ROUNDS}, quick {QUICK_ROUNDS}")
     parser.add_argument("--figures", metavar="FILE", help="also write the figures there, as JSON")
 
@@ -68,7 +72,10 @@ def body(suite: Suite, options: Options) -> None:
 
     parts = rest.part or PARTS
     if "requests" in parts or "specials" in parts:
-        with pinged(broker(overrides={"auto.create.topics.enable": "false"})) as (process, pinger):
+        given = {"auto.create.topics.enable": "false"} | (HOLDING if rest.held else {})
+        with pinged(broker(overrides=given)) as (process, pinger), ExitStack() as stack:
+            if rest.held:
+                stack.enter_context(beside(process.bootstrap, rest.held))
             calibrate(suite, pinger)
             world = fill(process.bootstrap)
             with Sender(process.bootstrap) as sender:

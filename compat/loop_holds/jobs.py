@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import resource
 import struct
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
@@ -13,6 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from ottla.protocol.apis import APIS
 from ottla.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -24,6 +27,7 @@ from ottla.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from ottla.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.protocol.messages.end_txn import EndTxnRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -31,6 +35,7 @@ from ottla.protocol.messages.incremental_alter_configs import (
 )
 from ottla.protocol.messages.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
@@ -45,6 +50,7 @@ from ..support.brokers.clocked_ottla import ClockedOttla
 from ..support.brokers.ottla_process import OttlaProcess
 from ..support.brokers.process import BrokerProcess
 from ..support.clients.holds import Hold, Pinger
+from ..support.clients.members import HOLDING, RHYTHM_S
 from ..support.logs.batches import make_batches
 from .asking import (
     Sender,
@@ -61,6 +67,7 @@ from .specials import encoded, produce
 
 COLLECTOR_S = 11.0
 """The time in which Python's garbage collector has run twice."""
+REBALANCE_IN_PROGRESS = 27
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 SETTLED_CPU, LOOK_S, LOOKS, SETTLE_MAX_S = 0.35, 0.2, 3, 60.0
 """The broker is settled when it used little CPU in LOOKS periods in a row.
@@ -449,6 +456,48 @@ def _assign_and_describe(at: At) -> None:
     _assign(at)
     answer = at.client.ask(DescribeGroupsRequest(groups=("members",)), 5)
     assert len(answer.groups[0].members) == at.size
+
+
+def _members_that_beat(at: At) -> None:
+    """Let each member of a stable group send its first heartbeat, on a connection of its own; `at.producer` has the connections."""
+    _empty_members(at)
+    _assign(at)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    named = encoded(ApiVersionsRequest(client_software_name="holds", client_software_version="1"), 3)
+    members = []
+    for one in at.producer.members:
+        sender = at.kept.enter_context(Sender(at.process.bootstrap))
+        heartbeat = HeartbeatRequest(
+            group_id="members",
+            generation_id=at.producer.generation_id,
+            member_id=one.member_id,
+            group_instance_id=one.group_instance_id,
+        )
+        members.append((sender, encoded(heartbeat, 3)))
+        sender.send(named + members[-1][1])
+        sender.receive()
+        assert _error_of_heartbeat(sender) == 0
+    at.producer = members
+    time.sleep(RHYTHM_S)
+
+
+def _error_of_heartbeat(sender: Sender) -> int:
+    _, _, error_code = struct.unpack(">iih", sender.receive(10))
+    return int(error_code)
+
+
+def _ring(at: At) -> None:
+    """Let all members send a heartbeat; the responses are held until one of them leaves."""
+    for number, (sender, heartbeat) in enumerate(at.producer):
+        sender.send(heartbeat)
+        if number % 50 == 49:  # of ten thousand requests at once, each would wait for all others
+            time.sleep(0.01)
+    leaving = LeaveGroupRequest(group_id="members", members=(MemberIdentity(group_instance_id="1"),))
+    assert not at.client.ask(leaving, 3).error_code
+    errors = Counter(_error_of_heartbeat(sender) for sender, _ in at.producer)
+    # Where the machine is slow, the first holds have ended when the last one begins.
+    assert errors[REBALANCE_IN_PROGRESS] > at.size / 2, errors
 
 
 def _classic_consumers(at: At) -> None:
@@ -918,6 +967,15 @@ JOBS = (
         500,
     ),
     Job(
+        "Held heartbeats of a group end, as a member leaves",
+        "{size} members",
+        _ring,
+        _members_that_beat,
+        10_000,
+        500,
+        overrides=HOLDING,
+    ),
+    Job(
         "A classic group becomes a consumer group",
         "{size} members",
         _come_with_consumer_protocol,
@@ -1063,6 +1121,7 @@ QUICK_JOBS = {
     "A clean pass",
     "Deletion of a topic that many groups committed",
     "Sessions of a consumer group end",
+    "Held heartbeats of a group end, as a member leaves",
     "Transactions time out",
 }
 

@@ -14,7 +14,7 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
-from ...support.clients.members import RHYTHM_S, Members
+from ...support.clients.members import HOLDING, RHYTHM_S, Members
 from ...support.machine import Machine
 from ...support.suite import NotRunError, Options, Suite, run_suite
 from ..checkouts.sides import CheckoutProcess
@@ -59,8 +59,8 @@ def body(suite: Suite, options: Options) -> None:
     with ExitStack() as stack:
         sides = {}
         for name, checkout in checkouts.items():
-            holding = {"ottla.hold.heartbeats": "true"} if name == HELD else {}
-            broker = stack.enter_context(CheckoutProcess(checkout, overrides=OPTIONS | holding, is_counted=is_counted))
+            overrides = OPTIONS | (HOLDING if name == HELD else {})
+            broker = stack.enter_context(CheckoutProcess(checkout, overrides=overrides, is_counted=is_counted))
             sides[name] = Side(broker, stack.enter_context(Members(broker.bootstrap, count)))
             if is_counted:
                 broker.order("--instr=on")

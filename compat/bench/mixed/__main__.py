@@ -2,10 +2,10 @@
 
 M connections produce one record a request (acks=1), M fetch these in sessions and wait for them, and M commit offsets.
 
-    python -m compat.bench.mixed [--connections M]... [--seconds N] [--before DIRECTORY | --alone]
+    python -m compat.bench.mixed [--connections M]... [--seconds N] [--held N] [--before DIRECTORY | --alone]
 
 The bench compares with Apache Kafka, if java and Maven are installed, or with --before with another checkout that has its own
-`.venv`; both by turns, and twice. A fair broker answers all kinds, and each connection of a kind, about equally often. The
+`.venv`; both by turns, and twice. With --held each broker also has members of groups that only send heartbeats. A fair broker answers all kinds, and each connection of a kind, about equally often. The
 clients are written in Python and use most of the machine: only the ratios count.
 """
 
@@ -14,11 +14,13 @@ import multiprocessing
 import random
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 from confluent_kafka.admin import NewTopic
 
 from ...support.brokers.process import BrokerProcess
+from ...support.clients.members import HOLDING, beside
 from ...support.clients.one_batch import one_record_batch
 from ...support.clients.raw import RawConnection, produce_body, produce_result
 from ...support.clients.steps import admin
@@ -55,9 +57,13 @@ def body(suite: Suite, options: Options) -> None:
     connections = arguments.connections or CONNECTIONS[: 1 if options.quick else None]
     arguments.instructions = arguments.calls = False
     machine = Machine()
-    with started(suite, arguments, is_counted=False) as sides:
+    held = arguments.held
+    with ExitStack() as stack:
+        sides = stack.enter_context(started(suite, arguments, is_counted=False, overrides=HOLDING if held else None))
         for broker in sides.values():
             prepare(broker, max(connections))
+            if held:
+                stack.enter_context(beside(broker.bootstrap, held))
         for number in connections:
             show(suite, number, compared(sides, number, arguments.seconds), judged=not options.quick)
     others = machine.others_part()
@@ -171,6 +177,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--connections", type=int, action="append", help="of each kind; may be given again; 10 to 200 unless given"
     )
     parser.add_argument("--seconds", type=int, default=SECONDS, help="for each side and turn")
+    parser.add_argument(
+        "--held", type=int, default=0, help="members of groups, whose heartbeats Ottla holds all the time"
+    )
     parser.add_argument("--before", type=Path, metavar="DIRECTORY", help="another checkout to compare with")
     parser.add_argument("--alone", action="store_true", help="Ottla alone")
 

@@ -37,8 +37,8 @@ MEMORY = ": most memory"
 WARM_MS, WARM_LOADS_MAX, STILL = 2_000, 15, 1.03
 """Apache Kafka is hot when a load of two seconds has less than 3 % more requests than the best before it."""
 
-OVERRIDES = {"max.incremental.fetch.session.cache.slots": "10000"}
-"""A session outlives its client for two minutes, and each row has as many sessions as connections."""
+OVERRIDES = {"max.incremental.fetch.session.cache.slots": "10000", "group.initial.rebalance.delay.ms": "0"}
+"""A session outlives its client for two minutes, and each row has as many sessions as connections. Groups have one member."""
 
 Sides = dict[str, BrokerProcess]
 Asks = dict[str, dict[str, Asked]]
@@ -76,20 +76,27 @@ def body(suite: Suite, options: Options) -> None:
 
 
 @contextlib.contextmanager
-def started(suite: Suite, arguments: argparse.Namespace, *, is_counted: bool) -> Iterator[Sides]:
-    """Start Ottla, and before it another checkout, or Apache Kafka if it can run and instructions are not counted."""
+def started(
+    suite: Suite, arguments: argparse.Namespace, *, is_counted: bool, overrides: dict[str, str] | None = None
+) -> Iterator[Sides]:
+    """Start Ottla, and before it another checkout, or Apache Kafka if it can run and instructions are not counted.
+
+    Args:
+        overrides: Further options of Ottla.
+    """
+    ours = OVERRIDES | (overrides or {})
     with contextlib.ExitStack() as running:
         sides: Sides = {}
         if arguments.before is not None:
             sides[BEFORE] = running.enter_context(
-                CheckoutProcess(arguments.before.resolve(), overrides=OVERRIDES, is_counted=is_counted)
+                CheckoutProcess(arguments.before.resolve(), overrides=ours, is_counted=is_counted)
             )
         elif not (is_counted or arguments.calls or arguments.alone):
             try:
                 sides[KAFKA] = running.enter_context(ApacheKafkaProcess(overrides=OVERRIDES, heap="1g"))
             except NotRunError as missing:
                 suite.note(f"no Apache Kafka: needs {missing}")
-        sides[OTTLA] = running.enter_context(CheckoutProcess(ROOT, overrides=OVERRIDES, is_counted=is_counted))
+        sides[OTTLA] = running.enter_context(CheckoutProcess(ROOT, overrides=ours, is_counted=is_counted))
         yield sides
 
 

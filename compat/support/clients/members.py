@@ -1,11 +1,14 @@
 """Members of classic groups that send nothing but heartbeats, in the rhythm of a client."""
 
+import multiprocessing
 import selectors
 import socket
 import struct
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.synchronize import Event
 from typing import Any, Self
 
 from ottla.protocol.connection import encode_request, parse_response
@@ -22,6 +25,10 @@ SESSION_MS = 1_800_000
 TIMEOUT_S, PAUSE_S = 60.0, 0.05
 VERSION = 3
 """Of all its requests of groups."""
+NO_TOPICS = struct.pack(">hii", 0, 0, -1)
+"""A subscription of consumers, in version 0."""
+HOLDING = {"ottla.hold.heartbeats": "true", "group.initial.rebalance.delay.ms": "0"}
+"""Options of a broker that holds their heartbeats."""
 
 
 class Members:
@@ -46,11 +53,11 @@ class Members:
             self.close()
             raise
 
-    def beat(self, for_s: float, is_over: Callable[[], bool] = lambda: False) -> int:
+    def beat(self, for_s: float) -> int:
         """Send heartbeats for this time, evenly in the rhythm; return how many. Raises RuntimeError for an error in an answer."""
         begun_s, sent, count = time.perf_counter(), 0, len(self._members)
         order = deque(range(count))
-        while (now_s := time.perf_counter() - begun_s) < for_s and not is_over():
+        while (now_s := time.perf_counter() - begun_s) < for_s:
             if sent <= now_s * count / RHYTHM_S:
                 number = order[0]
                 order.rotate(-1)
@@ -92,6 +99,33 @@ class Members:
         self.close()
 
 
+@contextmanager
+def beside(bootstrap: str, count: int) -> Iterator[None]:
+    """Let a process of its own send the heartbeats of as many members during the context, which begins when they are held."""
+    context = multiprocessing.get_context("spawn")
+    begins, ends = context.Event(), context.Event()
+    process = context.Process(target=_beat_beside, args=(bootstrap, count, begins, ends))
+    process.start()
+    try:
+        while not begins.wait(PAUSE_S):
+            if not process.is_alive():
+                raise RuntimeError(f"the members ended with {process.exitcode}")
+        yield
+        if not process.is_alive():
+            raise RuntimeError(f"the members ended with {process.exitcode}")
+    finally:
+        ends.set()
+        process.join(TIMEOUT_S)
+
+
+def _beat_beside(bootstrap: str, count: int, begins: Event, ends: Event) -> None:
+    with Members(bootstrap, count, "beside") as members:
+        members.beat(2 * RHYTHM_S)
+        begins.set()
+        while not ends.is_set():
+            members.beat(RHYTHM_S)
+
+
 def _joined(connection: socket.socket, group_id: str) -> bytes:
     """Join a group; return the frame of its heartbeats."""
     _ask(connection, ApiVersionsRequest(client_software_name="compat", client_software_version="1"))
@@ -100,7 +134,7 @@ def _joined(connection: socket.socket, group_id: str) -> bytes:
         if time.perf_counter() > until_s:
             raise TimeoutError(f"no coordinator of {group_id} within {TIMEOUT_S:g} s")
         time.sleep(PAUSE_S)
-    protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
+    protocol = JoinGroupRequestProtocol(name="range", metadata=NO_TOPICS)
     joining = JoinGroupRequest(
         group_id=group_id, session_timeout_ms=SESSION_MS, rebalance_timeout_ms=SESSION_MS,
         protocol_type="consumer", protocols=(protocol,),

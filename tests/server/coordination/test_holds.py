@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
+import tracemalloc
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -21,9 +22,9 @@ class Client:
     def __init__(self, others: HeldResponses, bell: Bell, for_ms: int) -> None:
         self.held = HeldResponse("quiet", others, bell, trio.current_time() * 1000 + for_ms)
         self.sent: list[tuple[int, str]] = []
-        self.held.begin(self._send)
+        self.held.begin(self.send)
 
-    def _send(self) -> None:
+    def send(self) -> None:
         assert self.held.is_due
         self.held.leave()
         self.sent.append((round(trio.current_time() * 1000), "changed" if self.held.is_outdated else "quiet"))
@@ -81,20 +82,26 @@ async def test_ended_responses_keep_neither_their_clients_nor_memory(autojump_cl
     """Ten thousand clients that leave before the deadline, as those that disconnect do."""
     async with holding() as others:
         bell = Bell()
-        first = Client(others, bell, 2_000)
-        left = weakref.ref(first)
-        first.held.leave()
-        del first
+        clients = [Client(others, bell, 2_000) for _ in range(10_000)]
+        left: list[Callable[[], object]] = [weakref.ref(clients[0]), weakref.ref(clients[0].held)]
         before = len(gc.get_objects())
-        held = [Client(others, bell, 2_000).held for _ in range(10_000)]
-        for each in held:
-            each.leave()
-        kept = weakref.ref(held[0])
-        held.clear()
-        del each
+        while clients:
+            clients.pop().held.leave()
         await trio.testing.wait_all_tasks_blocked()
-        assert (left(), kept(), len(bell), others._due) == (None, None, 0, {})
-        assert len(gc.get_objects()) - before < 100
+        assert ([each() for each in left], len(bell), others._due) == ([None, None], 0, {})
+        assert len(gc.get_objects()) - before < -20_000  # at least the client and its response, each
+
+
+async def test_a_held_response_takes_few_bytes(autojump_clock: trio.testing.MockClock) -> None:
+    async with holding() as others:
+        bell, client = Bell(), Client(others, Bell(), 1)
+        tracemalloc.start()
+        begun_bytes, _ = tracemalloc.get_traced_memory()
+        for _ in range(10_000):
+            HeldResponse("quiet", others, bell, 2_000).begin(client.send)
+        taken_bytes = tracemalloc.get_traced_memory()[0] - begun_bytes
+        tracemalloc.stop()
+        assert taken_bytes / 10_000 < 500
 
 
 async def test_the_task_sleeps_while_nothing_is_due(autojump_clock: trio.testing.MockClock) -> None:
