@@ -6,7 +6,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from ..runtime.threads import in_worker
 from .errors import invalid_schema
 from .names import qualified
 from .records import REFERENCES_MAX, Content, Reference
@@ -44,6 +43,8 @@ class Parser:
         Raises:
             RegistryError: 42201: a schema that the new one references was not found, or too many are referenced.
         """
+        from ..runtime.threads import in_worker  # Commands parse schemas as well, and do not load Trio.
+
         reached: Reached = {}
         for number, content in enumerate(contents):
             _reach(state, context, content, reached, is_new=number == 0)
