@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from ..runtime.threads import Worker, in_worker
 from .errors import invalid_schema
 from .names import qualified
 from .records import REFERENCES_MAX, Content, Reference
@@ -59,6 +58,8 @@ class Parser:
         Raises:
             RegistryError: 42201: a schema that the first one references was not found, or too many are referenced.
         """
+        from ..runtime.threads import Worker, in_worker  # Commands parse schemas as well, and do not load Trio.
+
         reached: Reached = {}
         for number, content in enumerate(contents):
             _reach(state, context, content, reached, is_first=number == 0)

@@ -90,7 +90,9 @@ class _Reader:
 
     def _take(self, size: int) -> bytes:
         start = self._at
-        if not 0 <= size <= len(self._data) - start:
+        if size < 0:
+            raise NotDecodable(f"position {start}: negative length ({size})")
+        if size > len(self._data) - start:
             raise NotDecodable(f"position {start}: expected {size} more bytes, found {len(self._data) - start}")
         self._at = start + size
         return self._data[start : self._at]

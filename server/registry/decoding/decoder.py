@@ -67,7 +67,7 @@ class Decoder:
             raise NotDecodable(f"too large to be decoded ({len(data)} bytes, limit {MAX_BYTES})")
         found = _content_of(state, topic, part, frame, budget)
         if found is None:
-            raise NotDecodable("schema not found")
+            raise NotDecodable("not found in the schema registry")
         text = self._reader(state, *found, budget)(frame, budget)
         if len(text) > MAX_CHARACTERS:
             raise NotDecodable(f"too large to be shown ({len(text)} characters of JSON, limit {MAX_CHARACTERS})")

@@ -218,7 +218,7 @@ def test_bytes_without_length_are_shown_whole() -> None:
         ("long", b"\xff" * 11, "position 9: number too long"),
         ("long", b"\xff" * 9 + b"\2", r"position 9: number out of range \(64 bits\)"),
         ("string", b"\6ab", "position 1: expected 3 more bytes, found 2"),
-        ("string", b"\1", "position 1: expected -1 more bytes, found 0"),
+        ("string", b"\1", r"position 1: negative length \(-1\)"),
         ("string", b"\2\xff", "string: invalid UTF-8 before position 2"),
         ("boolean", b"\2", "boolean: expected 0 or 1, found 2"),
         ("double", b"\0\0", "position 0: expected 8 more bytes, found 2"),

@@ -112,7 +112,7 @@ def test_values_are_shown_as_json(schema_id: int, data: bytes, text: str) -> Non
         (6, b"", "type: not defined ('no type'); define it before its first use, or reference its schema"),
         (7, b"\0", 'No schema reference found for subject "absent" and version 1'),
         (8, b"", "schemaType: invalid ('THRIFT', expected one of AVRO, JSON, PROTOBUF)"),
-        (99, b"", "schema not found"),
+        (99, b"", "not found in the schema registry"),
         (1, bytes(MAX_BYTES), f"too large to be decoded ({MAX_BYTES + 5} bytes, limit {MAX_BYTES})"),
         (
             10,
@@ -137,7 +137,7 @@ def test_a_guid_in_a_header_names_a_schema() -> None:
         assert Decoder(Parser()).decode(STATE, "t", "key", frame) == Decoded(guid, text, None)
     frame = frame_of("key", b"", (("__key_schema_id", GUID_BYTES),))
     assert frame is not None
-    assert Decoder(Parser()).decode(STATE, "t", "key", frame).reason == "schema not found"
+    assert Decoder(Parser()).decode(STATE, "t", "key", frame).reason == "not found in the schema registry"
 
 
 def test_an_id_is_that_of_the_context_of_the_topic_s_subject() -> None:
@@ -146,7 +146,7 @@ def test_an_id_is_that_of_the_context_of_the_topic_s_subject() -> None:
     assert shown(1, b"\6", state, "u").text == '{"total":3}'
     assert shown(1, b"\6", state, "v").text == "3"
     state = state_of((":.staging:u-value", 1, content_of("AVRO", ORDER)))
-    assert shown(1, b"\6", state, "v").reason == "schema not found"
+    assert shown(1, b"\6", state, "v").reason == "not found in the schema registry"
 
 
 def test_values_share_their_steps() -> None:

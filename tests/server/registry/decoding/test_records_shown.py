@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import itertools
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from html import unescape
@@ -88,7 +90,7 @@ def test_http(broker: ottla.Broker) -> None:
     ]
     assert found == [list(each) for each in SHOWN]
     first, second, third = records(broker, "odd")
-    assert first["key_decoded"] == {"schema": "99", "text": None, "reason": "schema not found"}
+    assert first["key_decoded"] == {"schema": "99", "text": None, "reason": "not found in the schema registry"}
     assert first["value_decoded"] == {
         "schema": "1",
         "text": None,
@@ -117,7 +119,7 @@ def test_the_command(broker: ottla.Broker) -> None:
     for line, (key, value) in zip(lines, SHOWN, strict=True):
         assert f"  {key or '(null)'}  {value}" in line
     odd = run(broker, "consume", "odd", "--until-end").splitlines()
-    assert r"\x00\x00\x00\x00c" in odd[0] and "cx (schema 99: schema not found)  " in odd[0]
+    assert r"\x00\x00\x00\x00c" in odd[0] and "cx (schema 99: not found in the schema registry)  " in odd[0]
     assert odd[0].endswith(r"\x01 (schema 1: position 0: expected 1 more bytes, found 0)")
     assert odd[1].endswith("  plain") and "schema" not in odd[2]
 
@@ -148,7 +150,7 @@ def test_the_report_of_a_failed_test(broker: ottla.Broker) -> None:
     for key, value in SHOWN:
         assert f"  {key}: {value}\n" in text or f"  {key}: {value}  headers=" in text
     assert (
-        "b'\\x00\\x00\\x00\\x00cx' (schema 99: schema not found): b'\\x00\\x00\\x00\\x00\\x01' (schema 1: position 0:"
+        "b'\\x00\\x00\\x00\\x00cx' (schema 99: not found in the schema registry): b'\\x00\\x00\\x00\\x00\\x01' (schema 1: position 0:"
         in text
     )
     assert ": b'plain'\n" in text
@@ -187,7 +189,7 @@ def test_unreadable_schemas_have_a_reason() -> None:
         broker.produce("_schemas", "not a schema", key="not a key")
         record = first(kafka, "t")
         found = ClusterSchemas(kafka).decoded(record, "value")
-        assert found is not None and found.reason == "schema not found"
+        assert found is not None and found.reason == "not found in the schema registry"
         few = ClusterSchemas(kafka, offsets_max=0)
         for _ in range(2):
             found = few.decoded(record, "value")
@@ -211,3 +213,13 @@ def test_what_cannot_be_read_is_not_asked_for_all_the_time() -> None:
             found = schemas.decoded(record, "value")
             tries += 1
         assert tries == RESTS_PER_TRY
+
+
+def test_decoding_loads_no_trio() -> None:
+    program = (
+        "import sys; from ottla.server.registry.decoding import avro_values, cluster_schemas, decoder, proto_values;"
+        "print('trio' in sys.modules)"
+    )
+    assert (
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "False\n"
+    )
