@@ -64,6 +64,7 @@ SUITES = (
     "security",
     "nodes",
     "hard_cases",
+    "emptying",
     "old_brokers",
     "faults",
     "group_chaos",

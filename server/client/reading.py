@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Literal
 
@@ -11,6 +11,7 @@ from ...protocol.errors import CorruptRecordError, ErrorCode, KafkaError
 from ...protocol.messages.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchTopic, PartitionData
 from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ...protocol.records import HEADER_BYTES, RecordBatch
+from ...protocol.records import Record as LogRecord
 from ...protocol.wire import RecordsPart
 from .nodes import NodeConnections, check, partition_in
 from .values import Offsets, Record
@@ -75,18 +76,31 @@ def records(
                 return
             position = start_now
             continue
-        wanted, shown = position, _Shown(data.aborted_transactions or (), level)
-        for batch in _whole_batches(data.records or b""):
-            if not batch.is_crc_valid():
-                raise CorruptRecordError(f"{topic}-{partition}: invalid CRC in the batch at offset {batch.base_offset}")
-            for record in batch.records() if shown.admits(batch) else ():
+        wanted = position
+        for next_offset, found in visible_records(data, topic, level):
+            for record in found:
                 if wanted <= record.offset < end:
                     yield Record(
                         topic, partition, record.offset, record.timestamp, record.key, record.value, record.headers
                     )
-            position = max(position, batch.next_offset)
+            position = max(position, next_offset)
         if position == wanted:
             return  # The log ends in a gap: compaction has removed the records.
+
+
+def visible_records(data: PartitionData, topic: str, level: int) -> Iterator[tuple[int, Iterable[LogRecord]]]:
+    """Yield, for each whole batch of a response, the offset after it and the records that a consumer gets.
+
+    Raises:
+        CorruptRecordError: A batch is damaged.
+    """
+    shown = _Shown(data.aborted_transactions or (), level)
+    for batch in _whole_batches(data.records or b""):
+        if not batch.is_crc_valid():
+            raise CorruptRecordError(
+                f"{topic}-{data.partition_index}: invalid CRC in the batch at offset {batch.base_offset}"
+            )
+        yield batch.next_offset, batch.records() if shown.admits(batch) else ()
 
 
 def _fetch(nodes: NodeConnections, topic: str, partition: int, offset: int, level: int) -> PartitionData:

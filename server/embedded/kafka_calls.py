@@ -14,6 +14,7 @@ if (
     from ..client.configs import Kind
     from ..client.kafka import ConfigValue, Kafka
     from ..client.reading import Isolation
+    from ..client.table import Table
     from ..client.values import Content, Group, HeadersLike, NewRecord, Offsets, Record, Topic
 
 
@@ -93,6 +94,16 @@ class KafkaCalls(Running):
     ) -> list[Record]:
         """Return all records of the topic (or of one partition), by partition and offset."""
         return self._client.records(topic, partition, isolation)
+
+    def table(self, topic: str) -> Table:
+        """Return the topic as a table: a mapping from keys to newest values, as read_committed consumers see it.
+
+        Each access first reads what was committed up to then: `table["k"]`, `len(table)`, loops. `table.wait_for(key, predicate)`
+        waits for a value. Only keys and offsets are in memory.
+        """
+        from ..client.table import Table
+
+        return Table(self._supervisor.bootstrap, topic, security=self.security)
 
     def offsets(self, topic: str, isolation: Isolation = "read_uncommitted") -> dict[int, Offsets]:
         """Return the start (inclusive) and end (exclusive) offset of each partition."""

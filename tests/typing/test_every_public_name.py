@@ -37,6 +37,9 @@ def test_records(kafka_broker: ottla.Broker, kafka_bootstrap: str) -> None:
     )
     assert len(kafka_broker.records("orders")) == 1 + len(sent)
     assert kafka_broker.records("orders", 0, "read_committed")[0] == record
+    with kafka_broker.table("orders") as table:
+        value: bytes | None = table.wait_for("2", lambda value: value is not None, timeout_s=1.0)
+        assert value is not None and len(table) == len(dict(table.items()))
     assert sum(at.end - at.start for at in kafka_broker.offsets("orders", "read_committed").values()) == 3
     kafka_broker.commit("readers", {("orders", 0): 1})
     groups = {group.group_id: (group.state, group.offsets) for group in kafka_broker.groups()}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 
+from ...client.newest import newest_records
 from ...client.reading import EARLIEST, LATEST, Isolation
 from ...client.values import Offsets, Record
 from ...registry.decoding.cluster_schemas import ClusterSchemas
@@ -16,7 +18,7 @@ from ..frame.options import bootstrap_option, json_option, number
 from ..frame.parser import Command, Parser
 from ..frame.printing import show_bytes, visible
 from ..frame.printing import show_json as show_line_of_json
-from ..frame.times import time_text
+from ..frame.times import time_ms, time_text
 from .asking import ClusterViews, connected
 from .record_json import as_json
 
@@ -27,6 +29,8 @@ examples:
   ottla consume orders -n 10 --from -10 --partition 0
   ottla consume orders --from end           only new records
   ottla consume orders --until-end --json | jq .value
+  ottla consume orders --latest             the newest record of each key, without deleted keys
+  ottla consume orders --latest --at 2026-01-31T12:00:00Z --key-prefix customer-7/
 
 formats:
   text        partition:offset, time, key and value; a missing key or value is (null), control characters are escaped
@@ -42,12 +46,16 @@ _INT64_MAX = (1 << 63) - 1
 
 def run(options: argparse.Namespace) -> None:
     """Print records up to the requested number, or forever."""
+    if not options.latest and (options.at is not None or options.key_prefix):
+        raise wrong_call("--at and --key-prefix require --latest")
+    if options.latest and options.start != "beginning":
+        raise wrong_call("--from and --latest cannot be combined")
     start = _start(options.start)
     show = _FORMATS["json" if options.json else options.format]
     separator = options.key_separator.encode()
     with connected(options) as cluster:
         schemas = ClusterSchemas(cluster.kafka)
-        found = _records(cluster, options, start, schemas)
+        found = _newest(cluster, options) if options.latest else _records(cluster, options, start, schemas)
         for record in found if options.limit is None else islice(found, options.limit):
             show(record, separator, schemas)
 
@@ -65,16 +73,41 @@ def _start(text: str) -> int | str:
     return offset
 
 
-def _records(
-    cluster: ClusterViews, options: argparse.Namespace, start: int | str, schemas: ClusterSchemas
-) -> Iterator[Record]:
-    isolation: Isolation = "read_committed" if options.read_committed else "read_uncommitted"
+def _wanted(cluster: ClusterViews, options: argparse.Namespace) -> Sequence[int]:
+    """Return the partitions to read."""
     partitions = cluster.kafka.topic(options.topic).partitions
     if options.partition is not None and options.partition >= len(partitions):
         raise wrong_call(
             f"--partition: topic {options.topic} has partitions 0 to {len(partitions) - 1}, found {options.partition}"
         )
-    wanted = range(len(partitions)) if options.partition is None else (options.partition,)
+    return range(len(partitions)) if options.partition is None else (options.partition,)
+
+
+def _newest(cluster: ClusterViews, options: argparse.Namespace) -> Iterator[Record]:
+    """Yield the newest record of each key, partition by partition."""
+    wanted = _wanted(cluster, options)
+    ends = cluster.offsets_at(options.topic, LATEST, "read_committed")
+    _check_led(options.topic, wanted, ends)
+    if options.at is not None and not options.at.isdecimal():
+        found = cluster.offsets_at(options.topic, time_ms(options.at))
+        ends = {each: end if found[each] < 0 else min(end, found[each]) for each, end in ends.items()}
+    elif options.at is not None:
+        ends = {each: min(end, int(options.at)) for each, end in ends.items()}
+    for each in wanted:
+        read = partial(cluster.kafka.scan, options.topic, each, end=ends[each], isolation="read_committed")
+        yield from newest_records(read, key_prefix=options.key_prefix.encode())
+
+
+def _check_led(topic: str, wanted: Sequence[int], ends: Mapping[int, int]) -> None:
+    if unled := [f"{topic}-{partition}" for partition in wanted if partition not in ends]:
+        raise CommandError(f"{', '.join(unled)}: no leader, so its records are not shown")
+
+
+def _records(
+    cluster: ClusterViews, options: argparse.Namespace, start: int | str, schemas: ClusterSchemas
+) -> Iterator[Record]:
+    isolation: Isolation = "read_committed" if options.read_committed else "read_uncommitted"
+    wanted = _wanted(cluster, options)
     positions: dict[int, int] = {}
     seen: dict[int, int] = {}
     """Last seen end offset of each partition."""
@@ -95,10 +128,18 @@ def _records(
                 yield from cluster.kafka.scan(options.topic, partition, start=position, end=end, isolation=isolation)
             positions[partition], seen[partition] = max(position, end), end
         if options.until_end:
-            if unled := [f"{options.topic}-{partition}" for partition in wanted if partition not in ends]:
-                raise CommandError(f"{', '.join(unled)}: no leader, so its records are not shown")
+            _check_led(options.topic, wanted, ends)
             return
         pause.wait(POLL_EVERY_S)
+
+
+def _offset_or_time(text: str) -> str:
+    """Check that a text is an offset or a time."""
+    if not text.isdecimal():
+        time_ms(text)
+    elif int(text) > _INT64_MAX:
+        raise argparse.ArgumentTypeError(f"offset too large ({text}, limit {_INT64_MAX})")
+    return text
 
 
 def _first(start: int | str, offsets: Offsets) -> int:
@@ -168,6 +209,20 @@ def add_options(parser: Parser) -> None:
     )
     parser.add_argument("-n", "--limit", type=number(1), metavar="N", help="stop after N records")
     parser.add_argument("-e", "--until-end", action="store_true", help="stop at the current end of the log")
+    parser.add_argument(
+        "--latest",
+        action="store_true",
+        help="show only the newest committed record of each key of a partition, without deleted keys, then stop",
+    )
+    parser.add_argument(
+        "--at",
+        type=_offset_or_time,
+        metavar="WHEN",
+        help="with --latest: as of an offset (exclusive) or a time, e.g. 1200 or 2026-01-31T12:00:00Z",
+    )
+    parser.add_argument(
+        "--key-prefix", metavar="TEXT", default="", help="with --latest: only keys that begin with this text"
+    )
     parser.add_argument("--read-committed", action="store_true", help="skip records of open and aborted transactions")
     parser.add_argument(
         "-f", "--format", choices=("text", "value", "key-value"), default="text", help="output format (default: text)"

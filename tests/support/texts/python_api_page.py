@@ -41,6 +41,7 @@ BESIDE = (
     ("`broker.fault(…)`", "Fault"),
     ("`broker.tls`", "Tls"),
     ("`broker.sasl(…)`", "Sasl"),
+    ("`broker.table(…)`", "Table"),
 )
 OF_ITS_INSIDE = {"inner", "run", "advance_clock", "security"}
 VALUES = ("NewRecord", "Record", "ControlError", "KafkaError")
@@ -69,7 +70,7 @@ def _classes(*folders: str) -> dict[str, ast.ClassDef]:
 
 
 def _broker() -> Iterator[str]:
-    classes = _classes("server/embedded")
+    classes = _classes("server/client") | _classes("server/embedded")
     yield "## ottla.Broker\n"
     yield f"`{_shown(Running.__init__, 'ottla.Broker')}`\n"
     yield from _prose(_doc(classes["Broker"]))
@@ -101,6 +102,7 @@ def _values() -> Iterator[str]:
         "server/services",
         "server/cleaning",
         "storage/cleaning",
+        "storage/logs",
     )
     yield "## Records and errors\n"
     for name in VALUES:

@@ -16,6 +16,7 @@ from support.broker.raw_client import RawClient
 from support.broker.serve_process import PATIENCE_S, command
 from support.commands.command_runs import Ran, run_command
 from support.commands.ended import ended
+from support.transactions.transactional_client import TransactionalClient
 
 TRIES = 20_000
 """Number of reads of a log, each of which takes a fraction of a millisecond."""
@@ -148,6 +149,11 @@ REFUSED = {
     "consume nope -e": (1, "UNKNOWN_TOPIC_OR_PARTITION: topic 'nope' not found"),
     "consume t -e --partition 2": (2, "--partition: topic t has partitions 0 to 1, found 2"),
     "consume t -e --from now": (2, "--from: expected beginning, end, an offset or -N, found 'now'"),
+    "consume t --at 3": (2, "--at and --key-prefix require --latest"),
+    "consume t -e --key-prefix a": (2, "--at and --key-prefix require --latest"),
+    "consume t --latest --from 3": (2, "--from and --latest cannot be combined"),
+    "consume t --latest --at soon": (2, "argument --at: expected a time"),
+    "consume t --latest --at 9223372036854775808": (2, "argument --at: offset too large"),
     "consume t -e -n 0": (2, "argument -n/--limit: expected a number from 1 on, found '0'"),
     "consume t -e --format jsn": (2, "argument -f/--format: invalid choice 'jsn'; choose from: text, value, key-value"),
 }
@@ -175,6 +181,53 @@ def test_start_and_end_options_select_records(client: RawClient) -> None:
     assert values("-e --from end") == values("-e --from 99") == []
     assert values("-e --partition 1 -n 2") == ["1.0", "1.1"]
     assert values("--limit 7") == [*(f"0.{n}" for n in range(5)), "1.0", "1.1"]
+
+
+def shown(line: str) -> list[str]:
+    return ran(line).out.splitlines()
+
+
+LATEST = {
+    "--latest": ["b=2", "customer-1=x", "a=4", "customer-2=y"],
+    "--latest --partition 1": ["a=4", "customer-2=y"],
+    "--latest --key-prefix customer-": ["customer-1=x", "customer-2=y"],
+    "--latest --key-prefix none": [],
+    "--latest -n 2": ["b=2", "customer-1=x"],
+    "--latest --at 2": ["a=1", "b=2", "a=4", "c=5"],
+    "--latest --at 0": [],
+    "--latest --at 1970-01-01T00:00:03Z": ["a=1", "b=2"],
+    "--latest --at @4000": ["b=2", "a=4"],
+    "--latest --at 2030-01-01": ["b=2", "customer-1=x", "a=4", "customer-2=y"],
+}
+
+
+@pytest.mark.usefixtures("run")
+def test_latest_shows_the_newest_record_of_each_key_of_a_partition(broker: ottla.Broker) -> None:
+    for partition, key, value in (
+        *((0, "a", "1"), (0, "b", "2"), (0, "a", None), (1, "a", "4"), (1, "c", "5"), (1, "c", None)),
+        *((0, "customer-1", "x"), (1, "customer-2", "y")),
+    ):
+        at_ms = {"1": 1_000, "2": 2_000, "4": 3_000}.get(str(value), 3_500 if key == "a" else 5_000)
+        broker.produce("t", value, key=key, partition=partition, timestamp_ms=at_ms)
+    broker.produce("t", "without a key", partition=0)
+    found = {line: shown(f"consume t --format key-value --key-separator = {line}") for line in LATEST}
+    assert found == LATEST
+
+
+@pytest.mark.usefixtures("run")
+def test_latest_leaves_out_records_of_undecided_and_aborted_transactions(
+    broker: ottla.Broker, client: RawClient
+) -> None:
+    broker.produce("t", "1", key="a", partition=0)
+    producer = TransactionalClient(client, "x", version=2)
+    producer.begin()
+    producer.produce("t", ("a", "2"))
+    assert shown("consume t --latest --format value") == ["1"]
+    producer.end(commit=False)
+    assert shown("consume t --latest --format value") == ["1"]
+    producer.produce("t", ("a", None))
+    producer.end(commit=True)
+    assert shown("consume t --latest --format value") == []
 
 
 @pytest.mark.usefixtures("run")

@@ -1,0 +1,138 @@
+"""A topic as a table: against a model over random histories, and while it follows."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+import ottla
+from ottla.protocol.errors import KafkaError
+from ottla.server.client.table import Table
+from support.broker.admin import delete_records
+from support.broker.raw_client import RawClient
+from support.sizes import size
+from support.transactions.transactional_client import TransactionalClient
+
+KEYS = [b"a", b"b", b"c", b"key-4", b"k" * 50]
+
+
+@pytest.fixture
+def table(broker: ottla.Broker) -> Iterator[Table]:
+    broker.create_topic("t", 2, {"cleanup.policy": "compact", "delete.retention.ms": 0})
+    with broker.table("t") as made:
+        yield made
+
+
+def test_random_histories_match_a_dict(broker: ottla.Broker, client: RawClient, table: Table) -> None:
+    rng, model = random.Random(42), dict[bytes, bytes]()
+    producer = TransactionalClient(client, "x", version=2)
+    producer.begin()
+    for number in range(size(120, 1_500)):
+        step = rng.choice(["put", "put", "delete", "commit", "abort", "compact", "open"])
+        pairs = [(rng.choice(KEYS), rng.choice([b"%d" % number, b"", None])) for _ in range(rng.randint(1, 3))]
+        if step in ("put", "delete"):
+            pairs = [(key, None if step == "delete" else value) for key, value in pairs]
+            broker.produce_all("t", [ottla.NewRecord(value, key, partition=0) for key, value in pairs])
+        elif step in ("commit", "abort"):
+            producer.produce("t", *pairs)
+            if rng.random() < 0.5:
+                assert dict(table.items()) == model, "nothing of an open transaction is in the table"
+            producer.end(commit=step == "commit")
+        elif step == "compact":
+            broker.compact("t", force=True)
+        if step not in ("abort", "compact", "open"):
+            for key, value in pairs:
+                if value is None:
+                    model.pop(key, None)
+                else:
+                    model[key] = value
+        key = rng.choice(KEYS)
+        assert table.get(key) == model.get(key)
+        assert (key in table, len(table)) == (key in model, len(model))
+        if rng.random() < 0.2:
+            assert dict(table.items()) == model
+            assert sorted(table) == sorted(model) and sorted(table.values()) == sorted(model.values())
+
+
+def test_keys_are_texts_or_bytes_in_all_partitions(broker: ottla.Broker, table: Table) -> None:
+    broker.produce_all("t", [(f"k{number}", f"v{number}") for number in range(40)])
+    assert {each.partition for each in table.records()} == {0, 1}
+    assert (table["k7"], table[b"k7"], len(table)) == (b"v7", b"v7", 40)
+    assert "k7" in table and "absent" not in table
+    with pytest.raises(KeyError, match="absent"):
+        table["absent"]
+
+
+def test_a_loop_shows_each_key_once_while_values_change_and_are_compacted(broker: ottla.Broker, table: Table) -> None:
+    broker.produce_all("t", [(f"k{number}", "1") for number in range(10)])
+    found = table.items()
+    seen = dict[bytes, bytes]()
+    for key, value in found:
+        if not seen:
+            broker.produce_all("t", [(f"k{number}", "2") for number in range(10)])
+            broker.compact("t", force=True)
+        seen[key] = value
+    assert sorted(seen) == sorted(f"k{number}".encode() for number in range(10))
+    assert set(seen.values()) <= {b"1", b"2"}
+    assert set(table.values()) == {b"2"}
+
+
+def test_deleted_records_leave_the_table(broker: ottla.Broker, client: RawClient) -> None:
+    broker.create_topic("u")
+    broker.produce_all("u", [(key, "1") for key in "abc"])
+    with broker.table("u") as table:
+        assert len(table) == 3
+        delete_records(client, "u", 2)
+        assert dict(table.items()) == {b"c": b"1"}
+        broker.delete_topic("u")
+        with pytest.raises(KafkaError, match="not found"):
+            len(table)
+        broker.create_topic("u", 2)
+        broker.produce_all("u", [ottla.NewRecord("2", key, partition=1) for key in "defghi"])
+        assert dict(table.items()) == {key.encode(): b"2" for key in "defghi"}
+        broker.delete_topic("u")
+        broker.create_topic("u")
+        broker.produce("u", "3", key="d")
+        assert dict(table.items()) == {b"d": b"3"} and table.get("e") is None
+
+
+def test_a_wait_ends_with_the_value_that_is_required(broker: ottla.Broker, table: Table) -> None:
+    def write() -> None:
+        for number in range(5):
+            broker.produce("t", str(number), key="k")
+        broker.produce("t", None, key="k")
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    assert table.wait_for("k", lambda value: value is not None and int(value) >= 3) in (b"3", b"4")
+    assert table.wait_for("k", lambda value: value is None) is None
+    writing.join()
+    broker.produce("t", "there", key="k")
+    assert table.wait_for("k") == b"there"
+
+
+def test_a_wait_says_what_the_value_is(broker: ottla.Broker, table: Table) -> None:
+    broker.produce("t", "v" * 1_000, key="k")
+    with pytest.raises(TimeoutError, match=r"t: the value of key 'k' is not as required after 0.01 s: b'v+$"):
+        table.wait_for("k", lambda value: value == b"w", timeout_s=0.01)
+
+
+def test_a_table_outlives_a_restart_of_the_broker(broker: ottla.Broker, table: Table) -> None:
+    broker.produce("t", "1", key="k")
+    assert table["k"] == b"1"
+    broker.restart()
+    broker.produce("t", "2", key="k")
+    assert table["k"] == b"2"
+
+
+def test_only_newest_records_of_several_nodes() -> None:
+    with ottla.Broker(nodes=3) as broker:
+        broker.create_topic("t", 6)
+        broker.produce_all("t", [(f"k{number % 20}", str(number)) for number in range(100)])
+        with broker.table("t") as table:
+            assert {int(value) for value in table.values()} == set(range(80, 100))
+            broker.produce("t", "new", key="k3")
+            assert table.wait_for("k3", lambda value: value == b"new") == b"new"
