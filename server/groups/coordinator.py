@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
+from weakref import ReferenceType, ref
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
@@ -40,7 +41,7 @@ from ..coordination.shard import ShardState
 from ..coordination.store import RecordStore
 from ..partitions.internal_topics import OFFSETS_TOPIC
 from .assigning.topics import TopicView
-from .classic.group import ClassicGroup, ClassicMember, ClassicState, JoinReply, SyncReply
+from .classic.group import ClassicGroup, ClassicState, JoinReply, SyncReply
 from .classic.protocol import Caller, ClassicProtocol
 from .classic.records import LEAST_MEMBER_BYTES, group_value
 from .classic_requests import ClassicRequests, same_error
@@ -77,13 +78,13 @@ class QuietMember(NamedTuple):
         bell: Bell of its group.
         rings: How often that had rung.
         session_ms: Time that is left of its session.
-        classic: The member, if its group is classic.
+        classic: Its group, if that is classic. An open connection must not keep a group that is gone.
     """
 
     bell: Bell
     rings: int
     session_ms: int
-    classic: ClassicMember | None
+    classic: ReferenceType[ClassicGroup] | None
 
 
 class GroupCoordinator(Coordinator[GroupShard]):
@@ -369,14 +370,16 @@ class GroupCoordinator(Coordinator[GroupShard]):
             return None
         session_ms = session.due_ms - self._deadlines.elapsed_ms()
         return QuietMember(
-            group.bell, group.bell.rings, session_ms, member if isinstance(group, ClassicGroup) else None
+            group.bell, group.bell.rings, session_ms, ref(group) if isinstance(group, ClassicGroup) else None
         )
 
-    def keep_alive(self, quiet: QuietMember) -> bool:
-        """Restart the session of a classic member that sends the same heartbeat again. Return False if its group has changed."""
-        if quiet.classic is None or quiet.rings != quiet.bell.rings:
+    def keep_alive(self, quiet: QuietMember, member_id: str) -> bool:
+        """Restart the session of a classic member that sends the same heartbeat again. Return False if its group has changed, or
+        is no longer served. The bell rings later than that: groups of an unloaded shard are closed one after the other."""
+        group = None if quiet.classic is None else quiet.classic()
+        if group is None or quiet.rings != quiet.bell.rings or not self._is_served(group):
             return False
-        self._classic.rebalancing.keep_alive(quiet.classic)
+        self._classic.rebalancing.keep_alive(group.members[member_id])
         return True
 
     def member_ids(self, shard: GroupShard, group_id: str) -> Collection[str]:

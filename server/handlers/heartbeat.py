@@ -34,7 +34,7 @@ def handle(ctx: Context, request: Request) -> Any:
         return _refused(error)
     if (last := ctx.client.quiet) is not None:
         same, answer, quiet = last
-        if body == same and groups.coordinator.keep_alive(quiet):
+        if body == same and groups.coordinator.keep_alive(quiet, body.member_id):
             return held(ctx, request, answer, groups, inf, quiet)
         ctx.client.quiet = None
     # Its answer does not depend on records that a power loss could remove.

@@ -28,7 +28,7 @@ from ...protocol.errors import LargeMessageError, ProtocolError
 from ...protocol.last_produce import LastProduce
 from ..runtime.addresses import java_host
 from ..security.principal import ANONYMOUS, Principal
-from .dispatcher import Deferred, HangUpError, LoggingIn, RequestDispatcher, finished, one_line
+from .dispatcher import Deferred, Handler, HangUpError, LoggingIn, RequestDispatcher, finished, one_line
 from .frames import FrameReader
 from .large_requests import (
     READ_ELEMENTS_AT_ONCE,
@@ -99,8 +99,8 @@ class Connection:
     _error: Exception | None = None
     """Error that was raised outside the task, or that closed the connection; the task raises it."""
 
-    _deferred: tuple[Request, Deferred] | None = None
-    """The last request, and its response that waits for a change."""
+    _deferred: tuple[Request, Handler, Deferred] | None = None
+    """The last request, its handler, and its response that waits for a change."""
 
     heartbeat_s: float | None = None
 
@@ -170,7 +170,7 @@ class Connection:
         finally:
             self._muted = None  # it may refer to this object
             if self._deferred is not None:
-                self._deferred[1].leave()
+                self._deferred[2].leave()
                 self._deferred = None
             if self.farewell is not None:
                 self.farewell()
@@ -423,7 +423,7 @@ class Connection:
             self._leave(frame, self._complete, request, answer)
             return None
         if isinstance(answer, Deferred):
-            if self._defer(request, answer):
+            if self._defer(request, handle, answer):
                 return []
             answer = answer.response
         if answer is None:
@@ -440,28 +440,26 @@ class Connection:
             return None
         return parts
 
-    def _defer(self, request: Request, deferred: Deferred) -> bool:
+    def _defer(self, request: Request, handle: Handler, deferred: Deferred) -> bool:
         """Begin the wait of a response. Return False if the client has sent more, or the connection could not notice that."""
         frames = self._frames
         is_known = self.is_parked and frames.is_last and frames.is_drained
         if not is_known and (frames.has_more() or not self._shares.ready.watch(self._transport.fileno(), self)):
             return False
-        self._deferred = request, deferred
+        self._deferred = request, handle, deferred
         deferred.begin(self._send_deferred)
         return True
 
     def _end_deferral(self) -> list[Part] | None:
         """End the wait of a response if it is time, or the client has sent more; returns as `take`."""
         assert self._deferred is not None
-        request, deferred = self._deferred
+        request, handle, deferred = self._deferred
         if not deferred.is_due and self._frames.is_drained:
             return None
         self._deferred = None
         deferred.leave()
         if not deferred.is_outdated:
             return encode_response(request, deferred.response)
-        handle = self._session.handlers.get(request.api.key)
-        assert handle is not None
         self.busy = True
         self._left = partial(self._complete, request, handle(self._context, request))
         self.wake()

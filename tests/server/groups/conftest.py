@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.server.groups.consumer.protocol import ConsumerProtocol
+from ottla.server.groups.coordinator import GroupCoordinator, QuietMember
 from ottla.server.groups.share.protocol import ShareProtocol
 from ottla.server.groups.streams.protocol import StreamsProtocol
 
@@ -38,4 +40,31 @@ def unchanged_heartbeats(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]
 
     for kind in (ConsumerProtocol, ShareProtocol, StreamsProtocol):
         compare(kind)
+    yield found
+
+
+@pytest.fixture(autouse=True)
+def repeated_heartbeats(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Yield the ids of classic members whose heartbeats needed no look-ups: the same one had succeeded in the same group."""
+    found: list[str] = []
+    known: dict[tuple[Any, ...], QuietMember | None] = {}
+    heartbeat = GroupCoordinator.heartbeat
+
+    def compared(self: GroupCoordinator, shard: Any, group_id: str, member_id: str, *others: Any) -> ErrorCode:
+        quiet = known.pop(key := (self, group_id, member_id, *others), None)
+        is_kept = quiet is not None and self.keep_alive(quiet, member_id)
+        answer: ErrorCode | None = None
+        try:
+            answer = heartbeat(self, shard, group_id, member_id, *others)
+        except KafkaError as error:
+            answer = error.code
+            raise
+        finally:
+            assert not is_kept or answer is ErrorCode.NONE
+        if is_kept:
+            found.append(member_id)
+        known[key] = None if answer else self.quiet(group_id, member_id)
+        return answer
+
+    monkeypatch.setattr(GroupCoordinator, "heartbeat", compared)
     yield found

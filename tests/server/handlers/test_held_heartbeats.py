@@ -29,6 +29,7 @@ from support.broker.conversation import address, create_topic
 from support.broker.raw_client import RawClient
 from support.broker.served import FEW_PARTITIONS
 from support.groups.groups import subscription
+from support.security.logging_in import log_in, secured
 
 pytestmark = pytest.mark.skipif(not IS_KNOWN, reason="needs epoll")
 NAMED = "apache-kafka-java"
@@ -263,6 +264,28 @@ def test_a_heartbeat_of_another_generation_is_not_the_same(joined: Callable[...,
     one.epoch += 1
     one.send_heartbeat()
     assert one.receive().error_code == ErrorCode.ILLEGAL_GENERATION
+
+
+def test_a_heartbeat_that_came_before_the_end_of_its_login_is_answered_after_it() -> None:
+    with ExitStack() as stack:
+        broker = stack.enter_context(secured(**OVERRIDES, **{"connections.max.reauth.ms": "60000"}))
+
+        def logged_in() -> Member:
+            member = Member(broker)
+            stack.enter_context(member.client)
+            assert log_in(member.client).error_code == ErrorCode.NONE
+            return member
+
+        one = logged_in()
+        one.join()
+        one.send_heartbeat()  # the first one waits for its handler
+        assert one.receive().error_code == ErrorCode.NONE
+        one.hold(one.send_heartbeat)
+        broker.clock.advance(milliseconds=60_001)
+        logged_in().send_join()
+        assert one.receive().error_code == ErrorCode.REBALANCE_IN_PROGRESS
+        one.send_heartbeat()
+        assert one.client.is_closed_by_peer()
 
 
 def test_a_broker_that_stops_does_not_wait(broker: ottla.Broker, joined: Callable[..., Member]) -> None:
