@@ -442,9 +442,8 @@ class Connection:
 
     def _defer(self, request: Request, handle: Handler, deferred: Deferred) -> bool:
         """Begin the wait of a response. Return False if the client has sent more, or the connection could not notice that."""
-        frames = self._frames
-        is_known = self.is_parked and frames.is_last and frames.is_drained
-        if not is_known and (frames.has_more() or not self._shares.ready.watch(self._transport.fileno(), self)):
+        ready = self._shares.ready
+        if self._frames.has_more() or not (self.is_parked or ready.watch(self._transport.fileno(), self)):
             return False
         self._deferred = request, handle, deferred
         deferred.begin(self._send_deferred)
