@@ -464,7 +464,7 @@ def _members_that_beat(at: At) -> None:
     _assign(at)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    named = encoded(ApiVersionsRequest(client_software_name="holds", client_software_version="1"), 3)
+    named = encoded(ApiVersionsRequest(client_software_name="librdkafka", client_software_version="1"), 3)
     members = []
     for one in at.producer.members:
         sender = at.kept.enter_context(Sender(at.process.bootstrap))

@@ -21,7 +21,7 @@ from ..network.dispatcher import Deferred
 from ..runtime.time_slices import TimeSlice
 from .bell import Bell
 
-TICK_MS = 100
+TICK_MS = 50
 """Deadlines between two ticks come at the earlier one: to wake the task for each would cost more than the responses."""
 
 

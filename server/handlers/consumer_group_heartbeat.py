@@ -47,7 +47,8 @@ def handle(ctx: Context, request: Request) -> Any:
         and answer.member_epoch == body.member_epoch
         and answer.assignment is None
     )
-    return held(ctx, request, answer, groups, answer.heartbeat_interval_ms if has_no_news else 0)
+    interval_ms = answer.heartbeat_interval_ms if has_no_news else 0
+    return held(ctx, request, answer, groups, interval_ms, claims=("topic_partitions",))
 
 
 def _refused(error: KafkaError) -> ConsumerGroupHeartbeatResponse:

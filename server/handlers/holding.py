@@ -3,12 +3,15 @@
 A client's rhythm is the time between its heartbeats on a connection. A response is held for a part of it, so the client sends
 its next heartbeat at the same time as without this. The first heartbeat is not held, as the rhythm is not known.
 
-Some clients send nothing else before they have the response to a heartbeat, e.g. KafkaJS no fetch. Only clients are held that
-are known by name not to wait: all that name their software (KIP-511), except those in `WAITING`, and aiokafka.
+Some clients send nothing else before they have the response to a heartbeat, e.g. KafkaJS and sarama no fetch: records would come
+late. Only clients are held that are known not to wait, by the name of their software (KIP-511), and aiokafka.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import trio
@@ -26,7 +29,9 @@ SESSION_PART = 0.25
 HOLD_MS_MAX = 2_500
 """Clients may give every request little time."""
 HOLD_MS_MIN = 2 * TICK_MS
-WAITING = frozenset({"kafkajs"})
+NAMES = ("apache-kafka-java", "confluent-kafka", "kafka-python", "kgo", "rdkafka")
+"""Parts of the names of software that sends other requests at the same time; librdkafka's bindings have names of their own."""
+NAMES_CACHED = 64
 CLIENT_IDS = "aiokafka"
 """Start of the client ids of clients that do not name their software."""
 
@@ -38,6 +43,8 @@ def held(
     groups: GroupService,
     interval_ms: float,
     quiet: QuietMember | None = None,
+    *,
+    claims: Sequence[str] = (),
 ) -> Any:
     """Return the answer to a heartbeat; a held one if the group is quiet.
 
@@ -46,13 +53,14 @@ def held(
         groups: The coordinator, which holds responses.
         interval_ms: Interval that a response without news requests; 0 for a response with news, which is not held.
         quiet: The member, if it is known to be quiet.
+        claims: Fields in which the member says what it owns. After the wait they may be out of date, e.g. lack what the member was
+            about to take over, so they become None for the case that the request is handled again.
     """
     assert groups.held is not None
     client, software = ctx.client, ctx.client.software
     last_s, now_s = client.heartbeat_s, trio.current_time()
     client.heartbeat_s = now_s
-    is_known = request.client_id.startswith(CLIENT_IDS) if software is None and request.client_id else software
-    if last_s is None or not interval_ms or not is_known or (software and software[0] in WAITING):
+    if last_s is None or not interval_ms or not _is_known(software[0] if software else None, request.client_id):
         return answer
     if quiet is None:
         quiet = groups.coordinator.quiet(request.body.group_id, request.body.member_id)
@@ -66,4 +74,13 @@ def held(
     )
     if hold_ms < HOLD_MS_MIN:
         return answer
+    if claims and any(getattr(request.body, name) is not None for name in claims):
+        request.body = replace(request.body, **dict.fromkeys(claims))
     return HeldResponse(answer, groups.held, quiet.bell, 1000 * now_s + hold_ms)
+
+
+@lru_cache(NAMES_CACHED)
+def _is_known(name: str | None, client_id: str | None) -> bool:
+    if name is None:
+        return client_id is not None and client_id.startswith(CLIENT_IDS)
+    return any(part in name for part in NAMES)

@@ -43,6 +43,7 @@ from .holding import held
 from .permissions import check_without_words
 
 _ERRORS_SHOWN = 3
+CLAIMS = ("active_tasks", "standby_tasks", "warmup_tasks")
 _NAMES_SHOWN = 100
 
 
@@ -67,7 +68,8 @@ def handle(ctx: Context, request: Request) -> Any:
         and answer.partitions_by_user_endpoint is None
         and not answer.status
     )
-    return held(ctx, request, answer, groups, answer.heartbeat_interval_ms if has_no_news else 0)
+    interval_ms = answer.heartbeat_interval_ms if has_no_news else 0
+    return held(ctx, request, answer, groups, interval_ms, claims=CLAIMS)
 
 
 def _heartbeat(

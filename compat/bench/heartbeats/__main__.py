@@ -3,7 +3,7 @@
     python -m compat.bench.heartbeats [--members N] [--slices N] [--before DIRECTORY] [--instructions]
 
 Classic members, each of its own group, send a heartbeat every three seconds. The figure is the broker's CPU for one of them. With
---before another checkout that has its own `.venv` answers at once, too. With --instructions valgrind counts instead, with
+--before another checkout that has its own `.venv` answers at once as well. With --instructions valgrind counts instead, with
 few members, as it is fifty times as slow; the task that ends the waits is then woken for nearly every heartbeat.
 """
 

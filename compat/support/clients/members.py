@@ -24,7 +24,7 @@ RHYTHM_S = 3.0
 SESSION_MS = 1_800_000
 TIMEOUT_S, PAUSE_S = 60.0, 0.05
 VERSION = 3
-"""Of all its requests of groups."""
+"""Version of each request."""
 NO_TOPICS = struct.pack(">hii", 0, 0, -1)
 """A subscription of consumers, in version 0."""
 HOLDING = {"ottla.hold.heartbeats": "true", "group.initial.rebalance.delay.ms": "0"}
@@ -128,7 +128,7 @@ def _beat_beside(bootstrap: str, count: int, begins: Event, ends: Event) -> None
 
 def _joined(connection: socket.socket, group_id: str) -> bytes:
     """Join a group; return the frame of its heartbeats."""
-    _ask(connection, ApiVersionsRequest(client_software_name="compat", client_software_version="1"))
+    _ask(connection, ApiVersionsRequest(client_software_name="librdkafka", client_software_version="1"))
     until_s = time.perf_counter() + TIMEOUT_S
     while _ask(connection, FindCoordinatorRequest(key=group_id)).error_code:  # the first makes the topic
         if time.perf_counter() > until_s:

@@ -302,7 +302,11 @@ def test_a_broker_that_stops_does_not_wait(broker: ottla.Broker, joined: Callabl
     [
         ("apache-kafka-java", "c", True),
         ("librdkafka", "c", True),
+        ("confluent-kafka-python", "c", True),
+        ("kgo", "c", True),
         ("kafkajs", "c", False),
+        ("sarama", "aiokafka", False),
+        ("unknown", "c", False),
         (None, "aiokafka-0.12.0", True),
         (None, "kafkajs", False),
     ],
@@ -368,6 +372,27 @@ def test_a_member_of_the_consumer_protocol_learns_at_once_of_its_new_target(join
     two.send_beat()
     two.heard()
     assert one.heard().assignment.topic_partitions == (both,)
+
+
+def test_claims_of_a_held_heartbeat_do_not_count_after_a_change(
+    joined: Callable[..., Member],
+) -> None:
+    """Its member might be about to take over what it did not own yet, so the other one must wait."""
+    one, two = joined(), joined()
+    one.member_id, two.member_id = "one", "two"
+    joining = {"rebalance_timeout_ms": VERY_LONG_MS, "subscribed_topic_names": ("t",), "topic_partitions": ()}
+    one.send_beat(**joining)
+    one.heard()
+    one.hold(lambda: one.send_beat(topic_partitions=()))
+    two.send_beat(**joining)
+    two.heard()
+    (left,) = one.heard().assignment.topic_partitions
+    two.send_beat()
+    assert two.heard().assignment is None
+    one.send_beat(topic_partitions=(TopicPartitions(topic_id=left.topic_id, partitions=left.partitions),))
+    one.heard()
+    two.send_beat()
+    assert {*two.heard().assignment.topic_partitions[0].partitions, *left.partitions} == {0, 1}
 
 
 def test_a_new_epoch_is_not_held(joined: Callable[..., Member]) -> None:
