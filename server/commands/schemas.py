@@ -13,13 +13,11 @@ from typing import Any
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from .frame.errors import SAID_NO, CommandError, wrong_call
-from .frame.options import ADMIN_TOKEN, json_option
+from .frame.options import ADMIN_TOKEN, REGISTRY_USER, json_option
 from .frame.parser import Command, Parser, no_options
 from .frame.printing import show, show_json, show_table
 
 REGISTRY = "OTTLA_SCHEMA_REGISTRY"
-USER = "OTTLA_REGISTRY_USER"
-"""Variable with USER:PASSWORD, as for `ottla-spark apply --registry`."""
 DEFAULT_REGISTRY = "http://localhost:8081"
 ALL_ADDRESSES = ("0.0.0.0", "::")
 """Hosts of listeners, as a container's variable has them for the broker: to a client they are its own machine."""
@@ -40,7 +38,7 @@ examples:
 The type of a schema follows from its file: {", ".join(f"{suffix} {kind}" for suffix, kind in KINDS.items())}. Others are AVRO. - reads
 standard input. The registry may be any that has the API of Confluent's Schema Registry.
 
-A registry that requires a login gets ${USER}=USER:PASSWORD. A registry of Ottla takes its token as the password of any user.
+A registry that requires a login gets ${REGISTRY_USER}=USER:PASSWORD. A registry of Ottla takes its token as the password of any user.
 """
 
 Answer = Any
@@ -85,11 +83,11 @@ class RegistryClient:
         kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
         self._connection = kinds[parts.scheme]
         is_beside = not named or parts.hostname in ALL_ADDRESSES
-        user, token = environment.get(USER) or None, environment.get(ADMIN_TOKEN) if is_beside else None
+        user, token = environment.get(REGISTRY_USER) or None, environment.get(ADMIN_TOKEN) if is_beside else None
         if parts.username is not None:
             user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         if user is not None and ":" not in user:
-            raise wrong_call(f"{USER}: expected USER:PASSWORD, found no colon")
+            raise wrong_call(f"{REGISTRY_USER}: expected USER:PASSWORD, found no colon")
         if token is not None and not (token.isascii() and token.isprintable()):
             raise wrong_call(f"{ADMIN_TOKEN}: invalid token: must be one line of ASCII")
         self._login: dict[str, str] = {}
@@ -139,7 +137,7 @@ class RegistryClient:
             return answer
         sentence = str(answer.get("message", f"status {status}"))[:MESSAGE_CHARACTERS_MAX]
         if status == http.client.UNAUTHORIZED:
-            sentence += f" (set {USER}=USER:PASSWORD; the password may be the token of Ottla's registry)"
+            sentence += f" (set {REGISTRY_USER}=USER:PASSWORD; the password may be the token of Ottla's registry)"
         raise CommandError(sentence)
 
     def _not_a_registry(self, found: str) -> CommandError:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import aclosing, contextmanager, suppress
+import math
+from collections.abc import Callable, Collection, Mapping
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import h11
@@ -145,21 +146,26 @@ class HttpConversation:
         with self._life:
             await self._run()
 
-    @contextmanager
-    def _client_is_waited_for(self) -> Iterator[trio.CancelScope]:
-        before, self.standing = self.standing, StandingConnection(False, trio.current_time())
-        try:
-            with trio.move_on_after(self._timeout_s) as patience:
-                yield patience
-        finally:
-            self.standing = before
+    def _begin_wait(self) -> None:
+        """Close the connection if the client takes too long from now on."""
+        now_s = trio.current_time()
+        self.standing = StandingConnection(False, now_s)
+        self._life.deadline = now_s + self._timeout_s
+
+    def _end_wait(self, standing: StandingConnection | None = None) -> None:
+        """End the wait: the connection is not cancelled any more, so that calls end."""
+        self._life.deadline = math.inf
+        self.standing = standing
 
     async def _run(self) -> None:
         while True:
             try:
-                with self._client_is_waited_for() as patience:
+                self._begin_wait()
+                try:
                     request = await self._request()
-                if patience.cancelled_caught or request is None:
+                finally:
+                    self._end_wait()
+                if request is None or self._life.cancel_called:
                     return
                 reply = await self._answer(request)
                 if reply is None:
@@ -168,8 +174,12 @@ class HttpConversation:
                 reply = self._refuse(error.error_status_hint, f"not HTTP: {error}")
             except HttpRefusal as error:
                 reply = self._refuse(error.status, str(error), *error.headers)
-            is_taken = await self._respond(reply)
-            if not is_taken or self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
+            await self._respond(reply)
+            if (
+                self._life.cancel_called
+                or self._http.our_state is not h11.DONE
+                or self._http.their_state is not h11.DONE
+            ):
                 return
             self._http.start_next_cycle()
 
@@ -275,13 +285,14 @@ class HttpConversation:
         await self._send(h11.Response(status_code=200, headers=[kind, *stream.headers]))
         async with aclosing(stream.pieces) as pieces:
             async for piece in pieces:
-                with self._client_is_waited_for() as patience:
-                    try:
-                        await self._send(h11.Data(data=piece))
-                    except trio.BrokenResourceError:
-                        return
-                if patience.cancelled_caught:
+                before = self.standing
+                self._begin_wait()
+                try:
+                    await self._send(h11.Data(data=piece))
+                except trio.BrokenResourceError:
                     return
+                finally:
+                    self._end_wait(before)
 
     async def _cancel_when_left(self, scope: trio.CancelScope) -> None:
         try:
@@ -300,10 +311,10 @@ class HttpConversation:
             self._http.receive_data(bytes(await self._stream.receive_some(_READ_BYTES)))
         return event
 
-    async def _respond(self, reply: Reply) -> bool:
-        """Send a reply; return whether the system's buffers have accepted all of it."""
+    async def _respond(self, reply: Reply) -> None:
+        """Send a reply, if the client can still receive one."""
         if self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
-            return False
+            return
         headers = [("content-type", reply.content_type), ("content-length", str(len(reply.body))), *reply.headers]
         if self._http.their_state is h11.SEND_BODY:
             with suppress(h11.RemoteProtocolError):
@@ -312,10 +323,12 @@ class HttpConversation:
         if self._for_probes or self._http.their_state not in (h11.DONE, h11.MUST_CLOSE):
             headers.append(("connection", "close"))
         body = [] if self._wants_no_body else [h11.Data(data=reply.body)]
-        with self._client_is_waited_for() as patience:
+        self._begin_wait()
+        try:
             # In one call: another connection must not take this one's place between head and body.
             await self._send(h11.Response(status_code=reply.status, headers=headers), *body, h11.EndOfMessage())
-        return not patience.cancelled_caught
+        finally:
+            self._end_wait()
 
     async def _send(self, *events: h11.Event) -> None:
         data = b"".join([self._http.send(event) or b"" for event in events])

@@ -51,11 +51,11 @@ def refusal(status: int, sentence: str, *headers: tuple[str, str], code: int | N
 class RegistryTable(RouteTable[Endpoint]):
     """The calls of the registry, also below `/contexts/NAME`."""
 
-    def route(self, method: str, target: str) -> Route[Endpoint]:
-        path, query = in_context(*split(target))
-        if len(path) > 1:
-            path = path.removesuffix("/")
-        return super().route(method, f"{path}?{query}")
+    def parts(self, target: str) -> tuple[str, str]:
+        path, query = split(target)
+        if path.startswith("/contexts/"):
+            path, query = in_context(path, query)
+        return path if len(path) == 1 else path.removesuffix("/"), query
 
 
 class RegistryAnswering:

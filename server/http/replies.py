@@ -32,6 +32,8 @@ def refusal(status: int, sentence: str, *headers: tuple[str, str]) -> Reply:
 
 def query_fields(text: str) -> list[tuple[str, str]]:
     """Parse the names and texts of a query. HttpRefusal 400: too many, or not UTF-8."""
+    if not text:
+        return []
     try:
         return parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=QUERY_FIELDS_MAX)
     except ValueError as error:

@@ -49,10 +49,14 @@ class RouteTable(Generic[C]):
         self.calls = calls
         # Literal segments come before variable ones.
         rows = sorted(((call.path.split("/"), call) for call in calls), key=_most_literal)
-        self._rows: dict[int, list[tuple[list[str], C]]] = {}
-        """Templates and calls by the number of segments."""
+        self._rows: dict[tuple[int, str], list[tuple[list[str], C]]] = {}
+        """Templates and calls by the number of segments and the first one, which is never variable."""
         for row in rows:
-            self._rows.setdefault(len(row[0]), []).append(row)
+            self._rows.setdefault((len(row[0]), row[0][1]), []).append(row)
+
+    def parts(self, target: str) -> tuple[str, str]:
+        """Return path and query of a target. HttpRefusal 400: it is not a path."""
+        return split(target)
 
     def route(self, method: str, target: str) -> Route[C]:
         """Return the call for `method` and `target` (path and query); HEAD means GET.
@@ -60,11 +64,11 @@ class RouteTable(Generic[C]):
         Raises:
             HttpRefusal: 400: `target` is not a path; 404, 405: no such call.
         """
-        path, query = split(target)
+        path, query = self.parts(target)
         segments = path.split("/")
         there = [
             (call, found)
-            for template, call in self._rows.get(len(segments), ())
+            for template, call in self._rows.get((len(segments), segments[1] if len(segments) > 1 else ""), ())
             if (found := _match_fields(template, segments)) is not None
         ]
         wanted = "GET" if method == "HEAD" else method

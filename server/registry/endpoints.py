@@ -58,8 +58,8 @@ class Plain(NamedTuple):
 class Request:
     """A parsed request."""
 
-    path: Mapping[str, str]
-    query: Mapping[str, str]
+    path: dict[str, str]
+    query: dict[str, str]
     body: Mapping[str, Json]
     cluster_id: str = ""
     body_bytes: int = 0
@@ -118,8 +118,9 @@ class Request:
             raise errors.invalid_schema(
                 f"schemaType: invalid ({errors.shown(kind)}, expected one of {', '.join(KINDS)})"
             )
-        check_metadata(self.body.get("metadata"))
-        check_rules(self.body.get("ruleSet"))
+        if "metadata" in self.body or "ruleSet" in self.body:
+            check_metadata(self.body.get("metadata"))
+            check_rules(self.body.get("ruleSet"))
         try:
             given = self.body.get("references")
             if isinstance(given, list) and len(given) > REFERENCES_MAX:
@@ -533,21 +534,17 @@ async def with_alias(registry: Registry, request: Request, path: str) -> Request
 
     Settings are those of the subject itself.
     """
-    if path.startswith(("/subjects/{subject}", "/compatibility/")):
-        subject = _alias(await registry.state(), request.path["subject"])
-        return replace(request, path={**request.path, "subject": subject})
-    if path.startswith("/schemas/ids/") and request.query.get("subject"):
-        subject = _alias(await registry.state(), request.query["subject"])
-        return replace(request, query={**request.query, "subject": subject})
-    return request
-
-
-def _alias(state: State, name: str) -> str:
-    if not state.configs:
-        return name
-    subject = normalized(name)
-    alias = state.configs.get(subject, {}).get("alias")
-    return qualified(alias, context_of(subject)) if isinstance(alias, str) and alias else name
+    in_query = path.startswith("/schemas/ids/")
+    name = (request.query if in_query else request.path).get("subject")
+    if not name or path.startswith(("/config", "/mode")):
+        return request
+    configs = (await registry.state()).configs
+    subject = normalized(name) if configs else name
+    alias = configs.get(subject, {}).get("alias")
+    if not isinstance(alias, str) or not alias:
+        return request
+    named = {"subject": qualified(alias, context_of(subject))}
+    return replace(request, query=request.query | named) if in_query else replace(request, path=request.path | named)
 
 
 def in_context(path: str, query: str) -> tuple[str, str]:

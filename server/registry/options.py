@@ -1,4 +1,4 @@
-"""What schemas have beside their text, metadata and rules, and the options of a compatibility level, which may change them.
+"""Metadata and rules, which schemas have beside their text, and the options of a compatibility level, which may change them.
 
 metadata    {"tags": {PATH: [TAG]}, "properties": {NAME: TEXT}, "sensitive": [NAME]}
 rules       {"migrationRules": [RULE], "domainRules": [RULE], "encodingRules": [RULE], "enableAt": …}

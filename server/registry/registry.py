@@ -145,7 +145,7 @@ class Registry:
 
     async def look_up(self, subject: str, new: NewSchema, *, deleted: bool) -> Version:
         """Return the version of a subject that has this schema. RegistryError: 40401, 40403."""
-        state, new = await self.state(), replace(new, version=None)
+        state, new = await self.state(), new if new.version is None else replace(new, version=None)
         if not state.has_subject(subject, deleted=deleted):
             raise errors.subject_not_found(subject)
         found = await self._find(state, subject, new, deleted=deleted)

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 
 from ..frame.environment import BITNAMI_PREFIX, is_service_link
 from ..frame.errors import did_you_mean, wrong_call
-from ..frame.options import ADMIN_TOKEN, BOOTSTRAP, COMMAND_CONFIG
+from ..frame.options import ADMIN_TOKEN, BOOTSTRAP, COMMAND_CONFIG, REGISTRY_USER
 from ..frame.parser import takes_value
 
 PREFIX = "OTTLA_"
-OF_COMMANDS = frozenset({ADMIN_TOKEN, BOOTSTRAP, COMMAND_CONFIG})
+OF_COMMANDS = frozenset({ADMIN_TOKEN, BOOTSTRAP, COMMAND_CONFIG, REGISTRY_USER})
 """Variables that are known, but are not options of `serve`."""
 
 YES, NO = frozenset({"true", "1", "yes"}), frozenset({"", "false", "0", "no"})

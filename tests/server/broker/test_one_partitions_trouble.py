@@ -21,6 +21,7 @@ from ottla.server.broker.broker import Broker
 from ottla.server.cleaning.on_demand import clean_now
 from ottla.server.partitions.topics import Topic
 from ottla.server.runtime.errors import ControlError
+from ottla.storage.cleaning.retries import PAUSE_MS_MIN
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
@@ -165,6 +166,7 @@ async def test_a_failing_pass_does_not_stop_cleaning_of_other_logs(tmp_path: Pat
         assert broker.cleaner_status()[TopicPartition("bad", 0)].passes == 0
         files.trouble = nothing
         if isinstance(raised, OSError | MemoryError):  # the missing resource is back, and the log is not to blame
+            broker.clock.advance(PAUSE_MS_MIN)
             await until(lambda: broker.cleaner_status()[TopicPartition("bad", 0)].passes > 0)
         else:
             await until(lambda: TopicPartition("bad", 0) in broker.services.cleaning.manager.uncleanable)

@@ -196,7 +196,7 @@ def test_unreadable_schemas_have_a_reason() -> None:
             assert found is not None and found.reason == "_schemas cannot be read: too many offsets (1, limit 0)"
 
 
-def test_what_cannot_be_read_is_not_asked_for_all_the_time() -> None:
+def test_an_unreadable_topic_is_not_read_again_at_once() -> None:
     """A cluster whose `_schemas` has no leader lets the client wait for its whole time, for every value that arrives."""
     seconds = itertools.count()
     with ottla.Broker() as broker, Kafka(broker.bootstrap) as kafka:
