@@ -166,6 +166,8 @@ async def test_a_failing_pass_does_not_stop_cleaning_of_other_logs(tmp_path: Pat
         assert broker.cleaner_status()[TopicPartition("bad", 0)].passes == 0
         files.trouble = nothing
         if isinstance(raised, OSError | MemoryError):  # the missing resource is back, and the log is not to blame
+            bad, retries = TopicPartition("bad", 0), broker.services.cleaning.manager.retries
+            await until(lambda: retries.waiting(bad, broker.clock.now_ms()) is not None)
             broker.clock.advance(PAUSE_MS_MIN)
             await until(lambda: broker.cleaner_status()[TopicPartition("bad", 0)].passes > 0)
         else:
