@@ -46,6 +46,8 @@ class Follower:
         self._leaders: dict[int, int] | None = None
         self._positions: dict[int, int] = {}
         self._starts: dict[int, int] = {}
+        self._targets: dict[int, int] = {}
+        """Last stable offsets of the first responses since `catch_up` began."""
 
     @property
     def partition_count(self) -> int:
@@ -60,6 +62,7 @@ class Follower:
             OSError: No response.
         """
         self._leaders = None  # the topic may have more partitions now
+        self._targets = {}  # a producer that is faster than this reader would move the end for ever
         while not self._nodes.retrying(partial(self._at_leaders, partial(self._pull, 0))):
             pass
 
@@ -115,7 +118,7 @@ class Follower:
         return data
 
     def _pull(self, wait_ms: int, leaders: dict[int, int]) -> bool:
-        """Fetch once from each leader; return whether all partitions are read to their ends."""
+        """Fetch once from each leader; return whether all partitions are read to their ends as of the first response."""
         led: dict[int, list[FetchPartition]] = {}
         for index, leader in leaders.items():
             position = self._positions.setdefault(index, 0)
@@ -145,7 +148,7 @@ class Follower:
         return found
 
     def _accept(self, data: PartitionData, is_gap: bool) -> bool:
-        """Take the records of one partition; return whether it is read to its end.
+        """Take the records of one partition; return whether it is read to its end as of the first response.
 
         Args:
             is_gap: No partition of the response has records, so offsets up to the end have none.
@@ -168,4 +171,5 @@ class Follower:
             self._positions[index] = max(self._positions[index], next_offset)
         if is_gap:
             self._positions[index] = max(position, data.last_stable_offset)
-        return self._positions[index] >= data.last_stable_offset
+        target = self._targets.setdefault(index, data.last_stable_offset)
+        return self._positions[index] >= min(target, data.last_stable_offset)
