@@ -103,6 +103,22 @@ def test_deleted_records_leave_the_table(broker: ottla.Broker, client: RawClient
         assert dict(table.items()) == {b"d": b"3"} and table.get("e") is None
 
 
+def test_keys_whose_tombstones_were_removed_unread_leave_the_table(broker: ottla.Broker, table: Table) -> None:
+    broker.produce_all("t", [ottla.NewRecord("1", key, partition=0) for key in "ab"])
+    assert len(table) == 2
+    waiting = broker.table("t")
+    assert waiting.wait_for("a") == b"1"
+    broker.produce_all("t", [ottla.NewRecord(None, "a", partition=0)])
+    broker.compact("t", force=True)
+    broker.produce_all("t", [ottla.NewRecord("2", "b", partition=0)])
+    for _ in range(2):
+        broker.compact("t", force=True)
+    assert [each.key for each in broker.records("t")] == [b"b"]
+    assert (len(table), "a" in table, sorted(table)) == (1, False, [b"b"])
+    assert waiting.wait_for("b", lambda value: value != b"1") == b"2", "a key is never missing while it is read again"
+    waiting.close()
+
+
 def test_a_wait_ends_with_the_value_that_is_required(broker: ottla.Broker, table: Table) -> None:
     def write() -> None:
         for number in range(5):
