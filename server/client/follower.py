@@ -35,8 +35,8 @@ class Follower:
         """
         Args:
             take: Called with the partition and each record that a read_committed consumer gets, in the order of offsets.
-            forget_below: Called with a partition and an offset, if the records below it were deleted; OFFSET_MAX if the topic
-                was deleted and created again.
+            forget_below: Called with a partition and an offset, if the records below it were deleted; OFFSET_MAX if the
+                partition is read from its start again.
         """
         self._nodes = nodes
         self._topic = topic
@@ -46,6 +46,10 @@ class Follower:
         self._leaders: dict[int, int] | None = None
         self._positions: dict[int, int] = {}
         self._starts: dict[int, int] = {}
+        self._begun_at: dict[int, int] = {}
+        """Last stable offsets when the reading began at the log start."""
+        self._targets: dict[int, int] = {}
+        """Last stable offsets of the first responses since `catch_up` began."""
 
     @property
     def partition_count(self) -> int:
@@ -60,12 +64,14 @@ class Follower:
             OSError: No response.
         """
         self._leaders = None  # the topic may have more partitions now
+        self._targets = {}  # a producer that is faster than this reader would move the end for ever
         while not self._nodes.retrying(partial(self._at_leaders, partial(self._pull, 0))):
             pass
 
     def wait(self, wait_ms: int) -> None:
         """Wait for records for at most `wait_ms`, and read the first ones. Errors as of `catch_up`."""
-        self._nodes.retrying(partial(self._at_leaders, partial(self._pull, wait_ms)))
+        if not self._nodes.retrying(partial(self._at_leaders, partial(self._pull, wait_ms))):
+            self.catch_up()  # a partition is read again, and nothing is known of it before
 
     def read_one(self, partition: int, offset: int) -> Record | None:
         """Return the record at this offset; None if there is none any more. Errors as of `catch_up`."""
@@ -101,6 +107,7 @@ class Follower:
             self._forget_below(index, OFFSET_MAX)
         self._positions.clear()
         self._starts.clear()
+        self._begun_at.clear()
         self._topic_id = topic_id
 
     def _fetch_one(self, partition: int, offset: int, leaders: dict[int, int]) -> PartitionData:
@@ -115,7 +122,7 @@ class Follower:
         return data
 
     def _pull(self, wait_ms: int, leaders: dict[int, int]) -> bool:
-        """Fetch once from each leader; return whether all partitions are read to their ends."""
+        """Fetch once from each leader; return whether all partitions are read to their ends as of the first response."""
         led: dict[int, list[FetchPartition]] = {}
         for index, leader in leaders.items():
             position = self._positions.setdefault(index, 0)
@@ -144,8 +151,14 @@ class Follower:
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"throttled for {answer.throttle_time_ms} ms")
         return found
 
+    def _read_again(self, index: int, start: int) -> None:
+        """Read a partition from its start: other records have the offsets, or a clean pass may have removed a tombstone unread."""
+        self._forget_below(index, OFFSET_MAX)
+        self._positions[index] = self._starts[index] = start
+        self._begun_at.pop(index, None)
+
     def _accept(self, data: PartitionData, is_gap: bool) -> bool:
-        """Take the records of one partition; return whether it is read to its end.
+        """Take the records of one partition; return whether it is read to its end as of the first response.
 
         Args:
             is_gap: No partition of the response has records, so offsets up to the end have none.
@@ -154,18 +167,30 @@ class Follower:
         position = self._positions[index]
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             start = offsets(self._nodes, self._topic, index, "read_committed").start
-            self._forget_below(index, start if start > position else OFFSET_MAX)
-            self._positions[index] = self._starts[index] = start
+            if start > position:
+                self._forget_below(index, start)
+                self._positions[index] = self._starts[index] = start
+            else:
+                self._read_again(index, start)
             return False
         check(data.error_code, f"topic {self._topic!r}, partition {index}, offset {position}")
         if data.log_start_offset > self._starts.get(index, 0):
             self._starts[index] = data.log_start_offset
             self._forget_below(index, data.log_start_offset)
-        for next_offset, records in visible_records(data, self._topic, LEVELS["read_committed"]):
+        begun_at = self._begun_at.setdefault(index, data.last_stable_offset)
+        for batch, records in visible_records(data, self._topic, LEVELS["read_committed"]):
+            is_dense = batch.base_offset <= self._positions[index] and batch.record_count == batch.last_offset_delta + 1
+            if batch.next_offset > begun_at and not is_dense:
+                self._read_again(index, data.log_start_offset)
+                return False
             for record in records:
                 if record.offset >= position:
                     self._take(index, record)
-            self._positions[index] = max(self._positions[index], next_offset)
-        if is_gap:
-            self._positions[index] = max(position, data.last_stable_offset)
-        return self._positions[index] >= data.last_stable_offset
+            self._positions[index] = max(self._positions[index], batch.next_offset)
+        if is_gap and data.last_stable_offset > position:
+            if data.last_stable_offset > begun_at:
+                self._read_again(index, data.log_start_offset)
+                return False
+            self._positions[index] = data.last_stable_offset
+        target = self._targets.setdefault(index, data.last_stable_offset)
+        return self._positions[index] >= min(target, data.last_stable_offset)

@@ -77,19 +77,19 @@ def records(
             position = start_now
             continue
         wanted = position
-        for next_offset, found in visible_records(data, topic, level):
+        for batch, found in visible_records(data, topic, level):
             for record in found:
                 if wanted <= record.offset < end:
                     yield Record(
                         topic, partition, record.offset, record.timestamp, record.key, record.value, record.headers
                     )
-            position = max(position, next_offset)
+            position = max(position, batch.next_offset)
         if position == wanted:
             return  # The log ends in a gap: compaction has removed the records.
 
 
-def visible_records(data: PartitionData, topic: str, level: int) -> Iterator[tuple[int, Iterable[LogRecord]]]:
-    """Yield, for each whole batch of a response, the offset after it and the records that a consumer gets.
+def visible_records(data: PartitionData, topic: str, level: int) -> Iterator[tuple[RecordBatch, Iterable[LogRecord]]]:
+    """Yield each whole batch of a response, and its records that a consumer gets.
 
     Raises:
         CorruptRecordError: A batch is damaged.
@@ -100,7 +100,7 @@ def visible_records(data: PartitionData, topic: str, level: int) -> Iterator[tup
             raise CorruptRecordError(
                 f"{topic}-{data.partition_index}: invalid CRC in the batch at offset {batch.base_offset}"
             )
-        yield batch.next_offset, batch.records() if shown.admits(batch) else ()
+        yield batch, batch.records() if shown.admits(batch) else ()
 
 
 def _fetch(nodes: NodeConnections, topic: str, partition: int, offset: int, level: int) -> PartitionData:

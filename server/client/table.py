@@ -52,6 +52,7 @@ class Table(Mapping[str | bytes, bytes]):
         self._newest: dict[int, KeyOffsets] = {}
         self._follower = Follower(self._nodes, topic, take=self._take, forget_below=self._forget_below)
         self._lock = threading.Lock()
+        self._closings = 0
 
     def __repr__(self) -> str:
         return f"Table({self.topic!r})"
@@ -65,7 +66,8 @@ class Table(Mapping[str | bytes, bytes]):
         self.close()
 
     def close(self) -> None:
-        """Close the connections; a later call makes new ones."""
+        """Close the connections, and end the waits of other threads; a later call makes new connections."""
+        self._closings += 1
         self._nodes.is_closing = True
         with self._lock:
             self._nodes.close()
@@ -136,13 +138,15 @@ class Table(Mapping[str | bytes, bytes]):
         """Wait until the value of a key is as required, and return it; None stands for no value, or a deleted key.
 
         Args:
-            predicate: Called with the present value, and with each new one; by default the key must have a value.
+            predicate: Called with the present value, and again after it has changed; by default the key must have a value. A
+                value that is soon replaced may be skipped.
             timeout_s: Time limit in seconds of real time.
 
         Raises:
             TimeoutError: The value was not as required in time; the message has the last one.
+            RuntimeError: Another thread has called `close`.
         """
-        encoded, until_s = _encoded(key), self._elapsed_s() + timeout_s
+        encoded, until_s, closings = _encoded(key), self._elapsed_s() + timeout_s, self._closings
         value: bytes | None = None
         place: tuple[int, int] | None = (-1, -1)
         with self._lock:
@@ -155,6 +159,8 @@ class Table(Mapping[str | bytes, bytes]):
                     place = self._place(encoded)
             if is_new and predicate(value):
                 return value
+            if self._closings != closings:
+                raise RuntimeError(f"table {self.topic!r} was closed while it waited for key {key!r:.{SHOWN}}")
             left_ms = round(1_000 * (until_s - self._elapsed_s()))
             if left_ms <= 0:
                 raise TimeoutError(

@@ -58,11 +58,8 @@ def read(files: Files, directory: str, segments: SegmentList, log_end_offset: in
         return None
     counted = segments.between(-1, found.end_offset)
     size_bytes = sum(segment.size_bytes for segment in counted)
-    # Retention deletes whole segments from the front. Anything else means that another program has written here.
-    is_same = bool(counted) and (
-        (counted[0].base_offset == found.start_offset and size_bytes == found.size_bytes)
-        or (counted[0].base_offset > found.start_offset and size_bytes < found.size_bytes)
-    )
+    # Fewer segments may be what retention has left, but another program may have cleaned those as well.
+    is_same = bool(counted) and counted[0].base_offset == found.start_offset and size_bytes == found.size_bytes
     return found if is_same else None
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import shlex
+import signal
 import sys
 import threading
 import time
@@ -38,8 +40,11 @@ examples:
   ottla empty orders --tombstones
 """
 
-ASIDE: Mapping[str, str] = {"cleanup.policy": "compact,delete", "retention.ms": "-1", "retention.bytes": "-1"}
-"""Options while the policy is put aside."""
+POLICY = "cleanup.policy"
+KEPT: Mapping[str, str] = {"retention.ms": "-1", "retention.bytes": "-1"}
+"""Options while the policy is put aside: retention deletes nothing."""
+MAYBE_DONE = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR})
+"""Errors after which the options may have changed all the same."""
 KNOWN_AFTER_S = 10.0
 """Maximum time until all leaders know changed options, in seconds."""
 ASK_EVERY_S = 0.05
@@ -48,16 +53,17 @@ TOMBSTONES_AT_ONCE = 1_000
 
 def run(options: argparse.Namespace) -> None:
     """Empty the topic, and print what has become of each partition."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # options that were put aside are restored
     with connected(options) as cluster:
         topic = cluster.kafka.topic(options.topic)
-        rows = _tombstones(cluster, topic) if options.tombstones else _delete(cluster, topic)
+        rows = _tombstones(cluster, topic) if options.tombstones else _delete(cluster, topic, options)
     if options.json:
         show_json({"topic": topic.name, "partitions": rows})
         return
     show_table([name.upper().replace("_", " ") for name in rows[0]], [list(row.values()) for row in rows])
 
 
-def _delete(cluster: ClusterViews, topic: Topic) -> list[dict[str, int]]:
+def _delete(cluster: ClusterViews, topic: Topic, options: argparse.Namespace) -> list[dict[str, int]]:
     ends = cluster.offsets_at(topic.name, LATEST)
     if unled := [f"{topic.name}-{each.index}" for each in topic.partitions if each.index not in ends]:
         raise CommandError(f"{', '.join(unled)}: no leader, so nothing was deleted")
@@ -71,7 +77,7 @@ def _delete(cluster: ClusterViews, topic: Topic) -> list[dict[str, int]]:
             ) from error
         if error.code != ErrorCode.POLICY_VIOLATION:
             raise
-        with _policy_aside(cluster, topic.name):
+        with policy_aside(cluster, topic.name, options):
             starts = _delete_once_known(cluster, topic.name, ends)
     return [{"partition": partition, "log_start_offset": start} for partition, start in sorted(starts.items())]
 
@@ -111,19 +117,28 @@ def _delete_once_known(cluster: ClusterViews, topic: str, ends: Mapping[int, int
 
 
 @contextmanager
-def _policy_aside(cluster: ClusterViews, topic: str) -> Iterator[None]:
+def policy_aside(cluster: ClusterViews, topic: str, options: argparse.Namespace) -> Iterator[None]:
     """Allow deletions in a compacted topic while the block runs."""
     with _allowed(topic):
-        set_before = {each.name: each.value for each in cluster.kafka.configs("topic", topic) if not each.is_default}
-    before = {name: set_before.get(name) for name in ASIDE}
-    how = _restoring(topic, before)
-    print(f"ottla: cleanup.policy of {topic} is put aside; if this is killed, run: {how}", file=sys.stderr, flush=True)
+        found = {each.name: each for each in cluster.kafka.configs("topic", topic)}
+    policy = found[POLICY].value or ""
+    if "delete" in policy:
+        # Another run has put the policy aside, and restores it: its options must not be taken for those of the topic.
+        yield
+        return
+    aside = {POLICY: f"{policy},delete".lstrip(","), **KEPT}
+    before = {name: None if found[name].is_default else found[name].value for name in aside}
+    how = _restoring(topic, before, options)
+    print(f"ottla: {POLICY} of {topic} is put aside; if this is killed, run: {how}", file=sys.stderr, flush=True)
     is_refused = False
     try:
         try:
             with _allowed(topic):
-                cluster.kafka.set_configs("topic", topic, ASIDE)
-        except (KafkaError, CommandError):
+                cluster.kafka.set_configs("topic", topic, aside)
+        except KafkaError as error:
+            is_refused = error.code not in MAYBE_DONE
+            raise
+        except CommandError:
             is_refused = True
             raise
         yield
@@ -149,12 +164,14 @@ def _allowed(topic: str) -> Iterator[None]:
         ) from error
 
 
-def _restoring(topic: str, before: Mapping[str, str | None]) -> str:
-    """Return the shell commands that restore the options."""
-    values = " ".join(f"{name}={value}" for name, value in before.items() if value is not None)
+def _restoring(topic: str, before: Mapping[str, str | None], options: argparse.Namespace) -> str:
+    """Return the shell commands that restore the options on the same brokers."""
+    same = {"--bootstrap": options.bootstrap, "--command-config": options.command_config}
+    where = "".join(f" {name} {shlex.quote(value)}" for name, value in same.items() if value)
+    values = " ".join(f"{name}={shlex.quote(value)}" for name, value in before.items() if value is not None)
     unset = " ".join(name for name, value in before.items() if value is None)
-    commands = [f"ottla configs alter topic:{topic} {values}"] * bool(values)
-    return " && ".join([*commands, *[f"ottla configs delete topic:{topic} {unset}"] * bool(unset)])
+    commands = [f"ottla configs alter topic:{topic} {values}{where}"] * bool(values)
+    return " && ".join([*commands, *[f"ottla configs delete topic:{topic} {unset}{where}"] * bool(unset)])
 
 
 def _tombstones(cluster: ClusterViews, topic: Topic) -> list[dict[str, int]]:

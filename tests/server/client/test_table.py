@@ -10,6 +10,10 @@ import pytest
 
 import ottla
 from ottla.protocol.errors import KafkaError
+from ottla.protocol.records import Record
+from ottla.server.client.follower import Follower
+from ottla.server.client.nodes import NodeConnections
+from ottla.server.client.reading import FETCH_BYTES
 from ottla.server.client.table import Table
 from support.broker.admin import delete_records
 from support.broker.raw_client import RawClient
@@ -99,6 +103,22 @@ def test_deleted_records_leave_the_table(broker: ottla.Broker, client: RawClient
         assert dict(table.items()) == {b"d": b"3"} and table.get("e") is None
 
 
+def test_keys_whose_tombstones_were_removed_unread_leave_the_table(broker: ottla.Broker, table: Table) -> None:
+    broker.produce_all("t", [ottla.NewRecord("1", key, partition=0) for key in "ab"])
+    assert len(table) == 2
+    waiting = broker.table("t")
+    assert waiting.wait_for("a") == b"1"
+    broker.produce_all("t", [ottla.NewRecord(None, "a", partition=0)])
+    broker.compact("t", force=True)
+    broker.produce_all("t", [ottla.NewRecord("2", "b", partition=0)])
+    for _ in range(2):
+        broker.compact("t", force=True)
+    assert [each.key for each in broker.records("t")] == [b"b"]
+    assert (len(table), "a" in table, sorted(table)) == (1, False, [b"b"])
+    assert waiting.wait_for("b", lambda value: value != b"1") == b"2", "a key is never missing while it is read again"
+    waiting.close()
+
+
 def test_a_wait_ends_with_the_value_that_is_required(broker: ottla.Broker, table: Table) -> None:
     def write() -> None:
         for number in range(5):
@@ -118,6 +138,50 @@ def test_a_wait_says_what_the_value_is(broker: ottla.Broker, table: Table) -> No
     broker.produce("t", "v" * 1_000, key="k")
     with pytest.raises(TimeoutError, match=r"t: the value of key 'k' is not as required after 0.01 s: b'v+$"):
         table.wait_for("k", lambda value: value == b"w", timeout_s=0.01)
+
+
+def test_the_end_of_a_wait_is_soon_after_close(broker: ottla.Broker, table: Table) -> None:
+    seen = threading.Event()
+    found = list[BaseException]()
+
+    def predicate(value: bytes | None) -> bool:
+        seen.set()
+        return False
+
+    def wait() -> None:
+        with pytest.raises(RuntimeError, match="closed while it waited") as refused:
+            table.wait_for("k", predicate, timeout_s=3_600)
+        found.append(refused.value)
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    seen.wait()
+    table.close()
+    waiting.join(60)
+    assert len(found) == 1
+    broker.produce("t", "1", key="k")
+    assert table["k"] == b"1", "a closed table connects again"
+
+
+def test_an_access_ends_while_a_producer_is_faster(broker: ottla.Broker, table: Table) -> None:
+    """The records do not fit into one response, and each that is read brings another one."""
+    large = ottla.NewRecord("v" * 1_000_000, "k", partition=0)
+    count = FETCH_BYTES // 1_000_000 + 2
+    taken = list[int]()
+
+    def take(partition: int, record: Record) -> None:
+        taken.append(record.offset)
+        assert len(taken) < 4 * count, "reads for ever"
+        broker.produce_all("t", [large])
+
+    for _ in range(count):
+        broker.produce_all("t", [large])
+    nodes = NodeConnections(broker.bootstrap)
+    try:
+        Follower(nodes, "t", take=take, forget_below=lambda _, __: None).catch_up()
+    finally:
+        nodes.close()
+    assert taken[:count] == list(range(count))
 
 
 def test_a_table_outlives_a_restart_of_the_broker(broker: ottla.Broker, table: Table) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import shlex
 import subprocess
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 
 import ottla
+from ottla.server.commands.kafka.asking import connected
+from ottla.server.commands.kafka.empty import policy_aside
 from support.broker.raw_client import RawClient
 from support.broker.serve_process import command
 from support.commands.command_runs import Ran, run_command
@@ -25,6 +28,7 @@ POLICIES: dict[str, dict[str, Any]] = {
         "segment.bytes": 1 << 20,
     },
     "both": {"cleanup.policy": "compact,delete"},
+    "none": {"cleanup.policy": ""},
     "the default": {},
 }
 
@@ -105,6 +109,48 @@ def test_options_are_restored_after_a_kill_by_the_command_that_was_printed(broke
     for line in said.strip().partition("run: ")[2].split(" && "):
         assert ran(line.removeprefix("ottla ")).code == 0
     assert options_of("t") == before
+
+
+def test_options_are_restored_after_sigterm(broker: ottla.Broker) -> None:
+    fill(broker, {"cleanup.policy": "compact"})
+    with broker.fault("DeleteRecords", delay=3_600, skip=1) as fault:
+        process = subprocess.Popen(command("empty", "t"), stderr=subprocess.DEVNULL)
+        fault.wait()
+        process.terminate()
+        process.wait()
+    assert options_of("t") == {"cleanup.policy": "compact"}
+
+
+def test_the_command_that_restores_options_names_the_same_brokers(
+    broker: ottla.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(broker, {"cleanup.policy": "compact"})
+    monkeypatch.delenv("OTTLA_BOOTSTRAP")
+    where = f"--bootstrap {broker.bootstrap}"
+    lines = ran(f"empty t {where}").err.strip().partition("run: ")[2].split(" && ")
+    assert len(lines) == 2 and all(line.endswith(where) for line in lines)
+    for line in lines:
+        assert ran(line.removeprefix("ottla ")).code == 0
+
+
+def test_two_runs_at_once_leave_the_options_as_they_were(broker: ottla.Broker) -> None:
+    """The second run reads the options while the first has put them aside, and ends after it."""
+    before = {"cleanup.policy": "compact", "retention.ms": None, "retention.bytes": None}
+    fill(broker, {"cleanup.policy": "compact"})
+    options = argparse.Namespace(bootstrap=broker.bootstrap, command_config=None)
+    with connected(options) as cluster, policy_aside(cluster, "t", options):
+        with policy_aside(cluster, "t", options):
+            cluster.kafka.set_configs("topic", "t", before)
+        assert options_of("t") == {"cleanup.policy": "compact"}
+
+
+@each_case("error", ["REQUEST_TIMED_OUT", "UNKNOWN_SERVER_ERROR"])
+def test_options_are_restored_if_nobody_knows_whether_they_have_changed(broker: ottla.Broker, error: str) -> None:
+    fill(broker, {"cleanup.policy": "compact"}, error)
+    with broker.fault("IncrementalAlterConfigs", error=error, after=True):
+        done = ran(f"empty {error}")
+    assert done.code == 1 and error in done.err
+    assert options_of(error) == {"cleanup.policy": "compact"}
 
 
 def test_options_are_restored_after_an_error(broker: ottla.Broker) -> None:
