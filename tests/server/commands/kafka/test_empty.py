@@ -145,7 +145,7 @@ def test_two_runs_at_once_leave_the_options_as_they_were(broker: ottla.Broker) -
 
 
 @each_case("error", ["REQUEST_TIMED_OUT", "UNKNOWN_SERVER_ERROR"])
-def test_options_are_restored_if_nobody_knows_whether_they_have_changed(broker: ottla.Broker, error: str) -> None:
+def test_options_are_restored_after_an_error_that_leaves_it_open(broker: ottla.Broker, error: str) -> None:
     fill(broker, {"cleanup.policy": "compact"}, error)
     with broker.fault("IncrementalAlterConfigs", error=error, after=True):
         done = ran(f"empty {error}")
