@@ -84,6 +84,7 @@ class Parser:
             for key, (each, has_references) in made.items():
                 if not has_references:
                     self._keep(key, each)
+            await self._make_room()
 
     def kept(self, context: str, content: Content, *, is_new: bool) -> Schema | None:
         """Return a schema without references that was parsed a short time ago, on any thread."""
@@ -137,9 +138,19 @@ class Parser:
         before = self._kept.pop(key, None)
         self._kept_characters += len(found.text) - (0 if before is None else len(before.text))
         self._kept[key] = found
+
+    async def _make_room(self) -> None:
+        """Forget the oldest schemas beyond the limits, in time slices: a large one may replace all, which takes long to free.
+
+        The next call continues if this one is cancelled.
+        """
+        from ..runtime.time_slices import TimeSlice
+
+        time_slice = TimeSlice()
         while len(self._kept) > 1 and (len(self._kept) > KEPT_MAX or self._kept_characters > KEPT_CHARACTERS_MAX):
-            _, oldest = self._kept.popitem(last=False)
-            self._kept_characters -= len(oldest.text)
+            self._kept_characters -= len(self._kept.popitem(last=False)[1].text)
+            if time_slice.is_over():
+                await time_slice.next()
 
 
 def _reach(state: State, context: str, content: Content, reached: Reached, *, is_first: bool) -> None:

@@ -6,19 +6,22 @@ import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import pairwise
 from threading import Event
 from typing import Any
 
 import pytest
+import trio
 
 import ottla
 from ottla.server.registry import parsing as parsing_module
 from ottla.server.registry import registry as registry_module
-from ottla.server.registry.parsing import Parse, Parser
+from ottla.server.registry.parsing import KEPT_CHARACTERS_MAX, KEPT_MAX, Parse, Parser
 from ottla.server.registry.records import content_of
 from ottla.server.registry.schemas import Schema, find_incompatibilities, parse_schema
 from ottla.server.registry.schemas.values import SHORT_CHARACTERS, NotShortError, short
 from ottla.server.registry.state import State
+from ottla.server.runtime import time_slices
 from support.broker.admin_calls import AdminCalls
 from support.broker.registry_calls import RegistryCalls, record_schema
 from support.noted import each_case
@@ -179,3 +182,28 @@ async def test_work_that_is_not_short_is_done_again_in_the_thread_of_large_schem
     assert await parser.run(State(), ".", contents, compare) != []
     assert len(calls) == 2
     assert parser.kept(".", contents[0], is_new=False) is not None
+
+
+async def test_kept_schemas_make_room_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_slices, "SLICE_S", 0)
+    parser, steps = Parser(), list[int]()
+    contents = [content_of("AVRO", record_schema(f"x{number} int")) for number in range(KEPT_MAX)]
+    large = [content_of("AVRO", LARGE.ljust(KEPT_CHARACTERS_MAX // 2 - number)) for number in range(2)]
+
+    def kept() -> int:
+        return sum(parser.kept(".", each, is_new=False) is not None for each in contents)
+
+    async def watch() -> None:
+        while True:
+            steps.append(kept())
+            await trio.lowlevel.checkpoint()
+
+    await parser.run(State(), ".", contents, lambda parse: [*map(parse, contents)])
+    assert kept() == KEPT_MAX
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch)
+        await parser.run(State(), ".", large, lambda parse: [*map(parse, large)])
+        nursery.cancel_scope.cancel()
+    steps.append(kept())
+    assert steps[-1] == 0
+    assert max(before - after for before, after in pairwise(steps)) <= 2
