@@ -8,8 +8,6 @@ Behaviour
 
 from __future__ import annotations
 
-from itertools import chain
-
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.alter_share_group_offsets import (
@@ -46,11 +44,11 @@ async def handle(ctx: Context, request: Request) -> AlterShareGroupOffsetsRespon
         refusals = await groups.shares.move(body.group_id, offsets)
         await groups.settle(shard)
         answers = []
-        taken = (topic for name, topic in topics.items() if name not in refused)
-        async for topic in ctx.time_slice.each(
-            chain(map(topics.__getitem__, refused), taken)
-        ):  # Apache Kafka lists the refused ones first.
-            answers.append(await _topic_response(ctx, topic, offsets, refused, refusals))
+        async for name in ctx.time_slice.each(refused):  # Apache Kafka lists the refused ones first.
+            answers.append(await _topic_response(ctx, topics[name], offsets, refused, refusals))
+        async for name, topic in ctx.time_slice.each(topics.items()):
+            if name not in refused:
+                answers.append(await _topic_response(ctx, topic, offsets, refused, refusals))
         await ctx.time_slice.empty(topics, refused, offsets)
         return AlterShareGroupOffsetsResponse(responses=as_array(answers))
     except KafkaError as error:
