@@ -87,8 +87,7 @@ class HeldResponse(Deferred):
     __slots__ = ("__weakref__", "_bell", "_others", "_send", "_tick")
 
     def __init__(self, response: Any, others: HeldResponses, bell: Bell, deadline_ms: float) -> None:
-        self.response = response
-        self.is_due = self.is_outdated = False
+        super().__init__(response)
         self._others = others
         self._bell = bell
         self._tick = int(deadline_ms // TICK_MS)

@@ -60,7 +60,8 @@ def held(
     client, software = ctx.client, ctx.client.software
     last_s, now_s = client.heartbeat_s, trio.current_time()
     client.heartbeat_s = now_s
-    if last_s is None or not interval_ms or not _is_known(software[0] if software else None, request.client_id):
+    is_known = _is_known(software[0]) if software else (request.client_id or "").startswith(CLIENT_IDS)
+    if last_s is None or not interval_ms or not is_known:
         return answer
     if quiet is None:
         quiet = groups.coordinator.quiet(request.body.group_id, request.body.member_id)
@@ -80,7 +81,5 @@ def held(
 
 
 @lru_cache(NAMES_CACHED)
-def _is_known(name: str | None, client_id: str | None) -> bool:
-    if name is None:
-        return client_id is not None and client_id.startswith(CLIENT_IDS)
+def _is_known(name: str) -> bool:
     return any(part in name for part in NAMES)

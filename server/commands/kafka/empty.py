@@ -14,6 +14,8 @@ from itertools import islice
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ...client.key_offsets import KeyOffsets
+from ...client.newest import note
 from ...client.nodes import check
 from ...client.reading import LATEST
 from ...client.values import NewRecord, Topic
@@ -177,20 +179,15 @@ def _restoring(topic: str, before: Mapping[str, str | None], options: argparse.N
 def _tombstones(cluster: ClusterViews, topic: Topic) -> list[dict[str, int]]:
     rows = []
     for partition in topic.partitions:
-        live: dict[bytes, None] = {}
-        keyless = 0
+        newest, keyless = KeyOffsets(), 0
         for record in cluster.kafka.scan(topic.name, partition.index, isolation="read_committed"):
-            if record.key is None:
-                keyless += 1
-            elif record.value is None:
-                live.pop(record.key, None)
-            else:
-                live[record.key] = None
-        keys = iter(live)
+            keyless += record.key is None
+            note(newest, record)
+        keys = iter(newest)
         while some := [*islice(keys, TOMBSTONES_AT_ONCE)]:
             wanted = [NewRecord(None, key, partition=partition.index) for key in some]
             cluster.kafka.produce_all(topic.name, wanted)
-        rows.append({"partition": partition.index, "tombstones": len(live), "records_without_key": keyless})
+        rows.append({"partition": partition.index, "tombstones": len(newest), "records_without_key": keyless})
     return rows
 
 
