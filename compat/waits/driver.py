@@ -163,9 +163,9 @@ def _python(library: str) -> Callable[[], list[str]]:
 def _java() -> list[str]:
     if not shutil.which("javac"):
         raise NotRunError("a JDK and Maven")
-    folder = cache_dir() / "waits-java"
-    _build("javac", "-cp", f"{jars()}/*", "-d", str(folder), str(DRIVERS / "java" / "Driver.java"))
-    return ["java", "-Xmx256m", "-XX:+UseSerialGC", "-cp", f"{folder}:{jars()}/*", "Driver"]
+    folder, libraries = cache_dir() / "waits-java", jars(pom=ROOT / "compat" / "streams" / "kafka_streams.pom.xml")
+    _build("javac", "-cp", f"{libraries}/*", "-d", str(folder), str(DRIVERS / "java" / "Driver.java"))
+    return ["java", "-Xmx256m", "-XX:+UseSerialGC", "-cp", f"{folder}:{libraries}/*", "Driver"]
 
 
 @cache
@@ -211,4 +211,6 @@ CLIENTS = (
     Client("sarama", lambda: [_go_program(), "sarama"]),
     Client("kafkajs", _node),
 )
-"""All clients. A name says `consumer` for the new group protocol."""
+"""All clients with consumers. A name says `consumer` for the new group protocol."""
+
+SHARE, STREAMS = Client("Java, share", _java, "share"), Client("Java, streams", _java, "streams")

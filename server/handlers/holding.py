@@ -5,6 +5,9 @@ its next heartbeat at the same time as without this. The first heartbeat is not 
 
 Some clients send nothing else before they have the response to a heartbeat, e.g. KafkaJS and sarama no fetch: records would come
 late. Only clients are held that are known not to wait, by the name of their software (KIP-511), and aiokafka.
+
+kafka-python does not look at the response to a heartbeat before its fetch ends, so a response with news ends the fetches of its
+client, too.
 """
 
 from __future__ import annotations
@@ -61,6 +64,8 @@ def held(
     last_s, now_s = client.heartbeat_s, trio.current_time()
     client.heartbeat_s = now_s
     is_known = _is_known(software[0]) if software else (request.client_id or "").startswith(CLIENT_IDS)
+    if not interval_ms:
+        ctx.services.waits.end_for(request.client_id or "", client.client_host)
     if last_s is None or not interval_ms or not is_known:
         return answer
     if quiet is None:

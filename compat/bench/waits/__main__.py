@@ -30,14 +30,27 @@ from ...support.brokers.ottla_process import OttlaProcess
 from ...support.brokers.process import BrokerProcess, free_port
 from ...support.machine import Machine
 from ...support.suite import NotRunError, Options, Suite, run_suite
-from ...waits.driver import CLIENTS, TIMEOUT_S, Client, ClientError, Driver
+from ...waits.driver import CLIENTS as CONSUMERS
+from ...waits.driver import SHARE, STREAMS, TIMEOUT_S, Client, ClientError, Driver
 from ..race.figures import KFAKE
 from ..race.machine import commit, machine, versions
 from ..race.sides import KfakeProcess, missing
 from ..table import KAFKA, OTTLA
-from .scenes import KILLED, ROWS, SCENES, SCENES_THAT_WAIT, Result, Stage, gone, killed
+from .scenes import (
+    GONE_ROWS,
+    KILLED,
+    ROWS,
+    SCENE_ROWS,
+    SCENES_THAT_WAIT,
+    Result,
+    Stage,
+    gone,
+    killed,
+    scenes_of,
+)
 
 SIDES = (OTTLA, KAFKA, KFAKE)
+CLIENTS = (*CONSUMERS, SHARE, STREAMS)
 RUNS = 5
 SCENE_S_MAX = 90.0
 """The longest time for all runs of one scene with one client, on all brokers."""
@@ -105,25 +118,31 @@ def body(suite: Suite, options: Options) -> None:
             alone(figures, client, stages, runs)
             save()
         for _ in range(runs if OTTLA in stages else 0):
-            together(figures, able, OTTLA, stages[OTTLA], killed)
+            together(figures, consumers(able), OTTLA, stages[OTTLA], killed)
             save()
     for side in sides:
         with started(side) as stage:
-            together(figures, able, side, stage, gone)
+            together(figures, consumers(able), side, stage, gone)
             save()
     for line in save("").splitlines():
         suite.note(line)
     for client in able:
         for side in (side for side in sides if side != KFAKE):
-            rows = [row for row in ROWS if row != KILLED or side == OTTLA]
+            rows = [row for scene in scenes_of(client) for row in SCENE_ROWS[scene]]
+            if client in CONSUMERS:
+                rows += [*([KILLED] if side == OTTLA else []), *GONE_ROWS]
             missing_rows = [row for row in rows if (row, client.name, side) not in figures.seconds]
             suite.equal(f"{client.name}, {side}: rows not measured", [], missing_rows)
 
 
+def consumers(clients: Sequence[Client]) -> list[Client]:
+    return [client for client in clients if client in CONSUMERS]
+
+
 def alone(figures: Figures, client: Client, stages: dict[str, Stage], runs: int) -> None:
     """Play the scenes of one client: on all brokers in turns after a round that does not count, or side by side if they wait."""
-    for scene in (*SCENES, *SCENES_THAT_WAIT):
-        in_turns, able = scene in SCENES, dict(stages)
+    for scene in scenes_of(client):
+        in_turns, able = scene not in SCENES_THAT_WAIT, dict(stages)
         with Driver(client) as driver:
             end_s = driver.until_s = time.perf_counter() + SCENE_S_MAX
             for run in range(runs + in_turns):

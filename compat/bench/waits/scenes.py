@@ -8,7 +8,7 @@ import math
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -20,6 +20,7 @@ from ..race.sides import make_topic
 
 FIRST = "subscribe → first record"
 FIRST_OF_FOUR = "the same, the last of a group of 4"
+EIGHT, FIFTY = (f"{count} members at once → each has its part" for count in (8, 50))
 SECOND = "second member → has its part"
 LEFT = "leave → the other has all"
 KILLED = "kill of a member → the other has all"
@@ -27,10 +28,13 @@ CREATED = "topic created → produced"
 TRANSACTION = "transaction begun → committed → read"
 CONSUMER_CLOSE, PRODUCER_CLOSE = "close of a consumer", "close of a producer"
 CONSUMER_CLOSE_ALONE, PRODUCER_CLOSE_ALONE = (f"{close}, the broker gone" for close in (CONSUMER_CLOSE, PRODUCER_CLOSE))
+GONE_ROWS = (CONSUMER_CLOSE_ALONE, PRODUCER_CLOSE_ALONE)
 ROWS = {
     FIRST: "the topic has a record; starting the client counts",
     FIRST_OF_FOUR: "all four subscribe at once to four partitions that get 50 records a second each",
-    SECOND: "four seconds after the first has all four partitions",
+    EIGHT: "one partition for each",
+    FIFTY: "the same",
+    SECOND: "four seconds after the first has all four partitions; in a share group, until its first record",
     LEFT: "a second later; from the call of close",
     KILLED: "kill -9; then the clock is advanced past the session timeout, so only with Ottla",
     CREATED: "the client's admin client, then an open producer",
@@ -130,6 +134,40 @@ def four(stage: Stage, driver: Driver) -> Result:
     return {FIRST_OF_FOUR: last_s - begun_s}
 
 
+def eight(stage: Stage, driver: Driver) -> Result:
+    return {EIGHT: _joined_s(stage, driver, 8)}
+
+
+def fifty(stage: Stage, driver: Driver) -> Result:
+    return {FIFTY: _joined_s(stage, driver, 50)}
+
+
+def _joined_s(stage: Stage, driver: Driver, members: int) -> float:
+    topic, names = stage.topic(members), [new_name(driver.client, "c") for _ in range(members)]
+    begun_s = time.perf_counter()
+    for name in names:
+        driver.consume(name, stage.bootstrap, topic, topic)
+    took_s = max(driver.wait(name, "assigned", "1") for name in names) - begun_s
+    for name in names:
+        driver.tell("close", name)
+    for name in names:
+        driver.wait(name, "closed")
+    return took_s
+
+
+def second_of_share_group(stage: Stage, driver: Driver) -> Result:
+    topic, first, other = stage.topic(4), new_name(driver.client, "c"), new_name(driver.client, "c")
+    with fed(stage, topic, 4):
+        driver.consume(first, stage.bootstrap, topic, topic)
+        driver.wait(first, "record")
+        time.sleep(SETTLED_S)
+        begun_s = driver.consume(other, stage.bootstrap, topic, topic)
+        took_s = driver.wait(other, "record") - begun_s
+    driver.close(other)
+    driver.close(first)
+    return {SECOND: took_s}
+
+
 def second(stage: Stage, driver: Driver) -> Result:
     topic, first, other = stage.topic(4), new_name(driver.client, "c"), new_name(driver.client, "c")
     driver.consume(first, stage.bootstrap, topic, topic)
@@ -175,9 +213,27 @@ def transaction(stage: Stage, driver: Driver) -> Result:
 
 
 Scene = Callable[[Stage, Driver], Result]
-SCENES: tuple[Scene, ...] = (alone, created, transaction)
-SCENES_THAT_WAIT: tuple[Scene, ...] = (four, second)
+SCENE_ROWS: Mapping[Scene, tuple[str, ...]] = {
+    alone: (FIRST, CONSUMER_CLOSE),
+    created: (CREATED, PRODUCER_CLOSE),
+    transaction: (TRANSACTION,),
+    eight: (EIGHT,),
+    fifty: (FIFTY,),
+    four: (FIRST_OF_FOUR,),
+    second: (SECOND, LEFT),
+    second_of_share_group: (SECOND,),
+}
+"""The rows of each scene of one client."""
+SCENES_THAT_WAIT = {four, second, second_of_share_group}
 """Most of their time is the wait for a heartbeat or a delay: brokers can be measured side by side."""
+SCENES_OF_PROTOCOL: Mapping[str, tuple[Scene, ...]] = {"share": (second_of_share_group,), "streams": (second,)}
+SCENES_OF_CONSUMERS: tuple[Scene, ...] = (alone, created, transaction, eight, four, second)
+
+
+def scenes_of(client: Client) -> tuple[Scene, ...]:
+    """Return the scenes that a client plays: fifty members are one process's of a compiled client."""
+    scenes = SCENES_OF_PROTOCOL.get(client.protocol, SCENES_OF_CONSUMERS)
+    return (*scenes, fifty) if client.name.startswith("confluent-kafka") else scenes
 
 
 def each(clients: Iterable[Client], step: Callable[[Client], None], failed: dict[str, str]) -> list[Client]:

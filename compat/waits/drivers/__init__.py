@@ -3,7 +3,8 @@
 A program reads orders from standard input, words separated by spaces, and prints what happens to the client NAME, in lines of
 `@ NAME EVENT [WORD]`. It ends with its standard input.
 
-    consume NAME BOOTSTRAP TOPIC GROUP PROTOCOL RESET    subscribe; PROTOCOL classic or consumer, RESET earliest or latest
+    consume NAME BOOTSTRAP TOPIC GROUP PROTOCOL RESET    subscribe; PROTOCOL classic, consumer, share or
+                                                         streams, RESET earliest or latest
     produce NAME BOOTSTRAP                               start a producer: ready
     transact NAME BOOTSTRAP                              start a transactional producer, its transactional id is NAME: ready
     send NAME TOPIC VALUE                                produce a record, if transactional in a transaction of its own: sent
@@ -12,5 +13,6 @@ A program reads orders from standard input, words separated by spaces, and print
     close NAME                                           closing, just before the call; then closed
 
 A consumer reports `assigned N` when the number of its partitions changes, and `record VALUE`. It reads committed records only.
+A member of a share group has no partitions of its own, so it reports records alone.
 A failed order is `error TEXT`.
 """

@@ -13,6 +13,7 @@ import ottla
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -24,6 +25,7 @@ from ottla.server.groups.settings import UNSETTLED_MS
 from ottla.server.groups.streams.configured import StatusCode
 from ottla.server.handlers import holding
 from ottla.server.network.ready import IS_KNOWN
+from ottla.storage.disk.paths import TopicPartition
 from support.broker.background_jobs import eventually
 from support.broker.conversation import address, create_topic
 from support.broker.raw_client import RawClient
@@ -209,6 +211,22 @@ def test_a_classic_member_learns_at_once_that_another_one_joins_or_leaves(joined
     one.hold(one.send_heartbeat)
     two.leave()
     assert one.receive().error_code == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_news_end_the_fetch_of_that_client_alone(broker: ottla.Broker, joined: Callable[..., Member]) -> None:
+    one, two, of_one, of_another = joined(), joined(), joined(), joined(client_id="another")
+    one.join()
+    for fetching in (of_one, of_another):
+        row = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
+        topics = (FetchTopic(topic="t", partitions=(row,)),)
+        fetching.client.send(FetchRequest(max_wait_ms=VERY_LONG_MS, min_bytes=1, topics=topics), 4)
+    assert eventually(broker, lambda: len(broker.inner.services.waits.readers(TopicPartition("t", 0))) == 2)
+    one.hold(one.send_heartbeat)
+    two.send_join()
+    assert one.receive().error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert of_one.receive().responses[0].partitions[0].error_code == 0
+    (reader,) = broker.inner.services.waits.readers(TopicPartition("t", 0))
+    assert reader.client_id == "another"
 
 
 def test_the_next_request_on_the_connection_ends_the_wait(joined: Callable[..., Member]) -> None:

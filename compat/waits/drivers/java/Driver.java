@@ -1,5 +1,6 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.nio.file.Files;
 import java.time.Duration;
 import java.util.Collection;
 import java.util.HashSet;
@@ -13,13 +14,17 @@ import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.KafkaShareConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
+import org.apache.kafka.streams.KafkaStreams;
+import org.apache.kafka.streams.StreamsBuilder;
 
-/** Apache Kafka's own client. Orders and events are those of drivers/__init__.py. */
+/** Apache Kafka's own client, and Kafka Streams. Orders and events are those of drivers/__init__.py. */
 public class Driver {
     interface Client {
         default void send(String topic, String value) throws Exception {}
@@ -47,7 +52,11 @@ public class Driver {
             String name = words[1];
             try {
                 switch (words[0]) {
-                    case "consume" -> clients.put(name, new Consumer(name, words));
+                    case "consume" -> clients.put(name, switch (words[5]) {
+                        case "share" -> new ShareConsumer(name, words);
+                        case "streams" -> new Streams(name, words);
+                        default -> new Consumer(name, words);
+                    });
                     case "produce", "transact" -> {
                         clients.put(name, new Producer(name, words[2], words[0].equals("transact")));
                         say(name, "ready");
@@ -75,7 +84,7 @@ public class Driver {
 
     private static void close(String name) throws Exception {
         Client client = clients.remove(name);
-        if (client instanceof Consumer) {
+        if (client instanceof Polling) {
             client.close();
             return;
         }
@@ -91,47 +100,79 @@ public class Driver {
     }
 
     /** Polls in a thread of its own, and closes there. */
-    static class Consumer extends Thread implements Client, ConsumerRebalanceListener {
-        private final String topic;
-        private final Properties options;
-        private final Set<TopicPartition> owned = new HashSet<>();
+    abstract static class Polling extends Thread implements Client {
+        protected final String topic;
+        protected final Properties options;
         private volatile boolean halted = false;
 
-        Consumer(String name, String[] words) {
+        Polling(String name, String[] words) {
             super(name);
             topic = words[3];
             options = options(words[2]);
             options.put("client.id", name);
             options.put("group.id", words[4]);
-            options.put("group.protocol", words[5]);
-            options.put("auto.offset.reset", words[6]);
-            options.put("isolation.level", "read_committed");
             setDaemon(true);
-            start();
         }
+
+        abstract void open() throws Exception;
+
+        abstract void poll() throws Exception;
+
+        abstract void end();
 
         @Override
         public void run() {
             try {
-                KafkaConsumer<String, String> client =
-                        new KafkaConsumer<>(options, new StringDeserializer(), new StringDeserializer());
-                client.subscribe(List.of(topic), this);
+                open();
                 while (!halted) {
-                    for (ConsumerRecord<String, String> record : client.poll(Duration.ofMillis(50))) {
-                        say(getName(), "record", record.value());
-                    }
+                    poll();
                 }
                 say(getName(), "closing");
-                client.close();
+                end();
                 say(getName(), "closed");
             } catch (Exception error) {
                 say(getName(), "error", error);
             }
         }
 
+        void tell(Iterable<ConsumerRecord<String, String>> records) {
+            for (ConsumerRecord<String, String> record : records) {
+                say(getName(), "record", record.value());
+            }
+        }
+
         @Override
         public void close() {
             halted = true;
+        }
+    }
+
+    static class Consumer extends Polling implements ConsumerRebalanceListener {
+        private final Set<TopicPartition> owned = new HashSet<>();
+        private KafkaConsumer<String, String> client;
+
+        Consumer(String name, String[] words) {
+            super(name, words);
+            options.put("group.protocol", words[5]);
+            options.put("auto.offset.reset", words[6]);
+            options.put("isolation.level", "read_committed");
+            start();
+        }
+
+        @Override
+        void open() {
+            client = new KafkaConsumer<>(options, new StringDeserializer(), new StringDeserializer());
+            client.subscribe(List.of(topic), this);
+        }
+
+        @Override
+        void poll() {
+            tell(client.poll(Duration.ofMillis(50)));
+        }
+
+        @Override
+        void end() {
+            client.close();
         }
 
         @Override
@@ -144,6 +185,72 @@ public class Driver {
         public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
             owned.removeAll(partitions);
             say(getName(), "assigned", owned.size());
+        }
+    }
+
+    /** A member of a share group, which does not learn its partitions. */
+    static class ShareConsumer extends Polling {
+        private KafkaShareConsumer<String, String> client;
+
+        ShareConsumer(String name, String[] words) {
+            super(name, words);
+            start();
+        }
+
+        @Override
+        void open() {
+            client = new KafkaShareConsumer<>(options, new StringDeserializer(), new StringDeserializer());
+            client.subscribe(List.of(topic));
+        }
+
+        @Override
+        void poll() {
+            tell(client.poll(Duration.ofMillis(50)));
+        }
+
+        @Override
+        void end() {
+            client.close();
+        }
+    }
+
+    /** An instance of Kafka Streams with one thread; its partitions are its tasks. */
+    static class Streams extends Polling {
+        private KafkaStreams client;
+        private long tasks = 0;
+
+        Streams(String name, String[] words) {
+            super(name, words);
+            options.put("application.id", words[4]);
+            options.put("group.protocol", "streams");
+            options.put("default.key.serde", Serdes.String().getClass());
+            options.put("default.value.serde", Serdes.String().getClass());
+            options.put("consumer.auto.offset.reset", words[6]);
+            start();
+        }
+
+        @Override
+        void open() throws Exception {
+            options.put("state.dir", Files.createTempDirectory("ottla-waits-").toString());
+            StreamsBuilder builder = new StreamsBuilder();
+            builder.<String, String>stream(topic).foreach((key, value) -> say(getName(), "record", value));
+            client = new KafkaStreams(builder.build(), options);
+            client.start();
+        }
+
+        @Override
+        void poll() throws Exception {
+            Thread.sleep(2);
+            long found = client.metadataForLocalThreads().stream().mapToLong(thread -> thread.activeTasks().size()).sum();
+            if (found != tasks) {
+                tasks = found;
+                say(getName(), "assigned", found);
+            }
+        }
+
+        @Override
+        void end() {
+            client.close();
         }
     }
 
