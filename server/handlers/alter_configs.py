@@ -18,11 +18,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.alter_configs import (
+    AlterableConfig,
     AlterConfigsRequest,
     AlterConfigsResource,
     AlterConfigsResourceResponse,
@@ -67,8 +68,6 @@ RESOURCES_AT_A_TIME = 1_000
 
 Refusal = tuple[ErrorCode, str | None]
 
-Sought = TypeVar("Sought", AlterConfigsResource, "AlterableResource")
-
 
 async def handle(ctx: Context, request: Request) -> AlterConfigsResponse:
     body: AlterConfigsRequest = request.body
@@ -76,18 +75,14 @@ async def handle(ctx: Context, request: Request) -> AlterConfigsResponse:
     return AlterConfigsResponse(responses=tuple(answers))
 
 
-def _change_of(resource: AlterConfigsResource) -> ResourceConfigChange:
-    return ResourceConfigChange(
-        resource.resource_type,
-        resource.resource_name,
-        tuple(ConfigChange(config.name, config.value) for config in resource.configs),
-    )
+def _change_of(config: AlterableConfig) -> ConfigChange:
+    return ConfigChange(config.name, config.value)
 
 
 async def alter(
     ctx: Context,
-    resources: Sequence[Sought],
-    wish_of: Callable[[Sought], ResourceConfigChange],
+    resources: Sequence[AlterConfigsResource | AlterableResource],
+    change_of: Callable[[Any], ConfigChange],
     *,
     validate_only: bool,
     replace: bool,
@@ -108,7 +103,7 @@ async def alter(
     for first in range(0, len(resources), RESOURCES_AT_A_TIME):
         some = resources[first : first + RESOURCES_AT_A_TIME]
         refused: dict[tuple[int, str], Refusal] = {}
-        changed = Changed(addresses=await _addresses(ctx, some, wish_of) if changes_left >= 0 else {})
+        changed = Changed(addresses=await _addresses(ctx, some) if changes_left >= 0 else {})
         async with ctx.services.cluster.change_lock:  # from reading the present configs to writing the new ones
             async for resource in time_slice.each(some):
                 key = resource.resource_type, resource.resource_name
@@ -124,9 +119,8 @@ async def alter(
                         check_without_words(ctx, AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME)
                     elif key[0] != ConfigResourceType.BROKER_LOGGER:
                         check_configs_of(ctx, AclOperation.ALTER_CONFIGS, *key)
-                    await _alter_one(
-                        ctx, wish_of(resource), time_slice, changed, validate_only=validate_only, replace=replace
-                    )
+                    asked = ResourceConfigChange(*key, tuple(await time_slice.map(change_of, resource.configs)))
+                    await _alter_one(ctx, asked, time_slice, changed, validate_only=validate_only, replace=replace)
                 except KafkaError as error:
                     refused[key] = (
                         error.code,
@@ -156,15 +150,12 @@ class Changed:
 
 
 async def _addresses(
-    ctx: Context, resources: Sequence[Sought], wish_of: Callable[[Sought], ResourceConfigChange]
+    ctx: Context, resources: Sequence[AlterConfigsResource | AlterableResource]
 ) -> Mapping[str, str | None]:
     """Resolve the hosts in values for OVERRIDES before the lock is taken; none for a client that may not set them."""
     brokers = [resource for resource in resources if resource.resource_type == ConfigResourceType.BROKER]
     texts = [
-        change.value
-        for resource in brokers
-        for change in wish_of(resource).changes
-        if change.name == OVERRIDES and change.value
+        config.value for resource in brokers for config in resource.configs if config.name == OVERRIDES and config.value
     ]
     if not texts or not ctx.may(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, is_attempt=False):
         return {}

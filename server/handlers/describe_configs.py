@@ -63,6 +63,7 @@ async def handle(ctx: Context, request: Request) -> DescribeConfigsResponse:
             if time_slice.is_over():
                 await time_slice.next()
         results.append(page.result(resource, await time_slice.distinct(resource.configuration_keys or ())))
+    await time_slice.empty(wanted)
     return DescribeConfigsResponse(results=tuple(results))
 
 

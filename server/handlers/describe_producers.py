@@ -42,6 +42,7 @@ async def handle(ctx: Context, request: Request) -> DescribeProducersResponse:
         async for index in time_slice.each(indexes):
             partitions.append(await _describe(ctx, name, index, reasons, time_slice))
         topics.append(TopicResponse(name=name, partitions=tuple(partitions)))
+    await time_slice.empty(wanted)
     return DescribeProducersResponse(topics=tuple(topics))
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from ...protocol.connection import Request
 from ...protocol.messages.incremental_alter_configs import (
-    AlterConfigsResource,
+    AlterableConfig,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
 from ..config.changes import ConfigChange
 from ..services.context import Context
-from .alter_configs import ResourceConfigChange, alter
+from .alter_configs import alter
 
 
 async def handle(ctx: Context, request: Request) -> IncrementalAlterConfigsResponse:
@@ -24,9 +24,5 @@ async def handle(ctx: Context, request: Request) -> IncrementalAlterConfigsRespo
     return IncrementalAlterConfigsResponse(responses=tuple(answers))
 
 
-def _change_of(resource: AlterConfigsResource) -> ResourceConfigChange:
-    return ResourceConfigChange(
-        resource.resource_type,
-        resource.resource_name,
-        tuple(ConfigChange(config.name, config.value, config.config_operation) for config in resource.configs),
-    )
+def _change_of(config: AlterableConfig) -> ConfigChange:
+    return ConfigChange(config.name, config.value, config.config_operation)

@@ -109,6 +109,7 @@ async def handle(ctx: Context, request: Request) -> ListOffsetsResponse:
         async for wanted, answer in time_slice.each(zip(topic.partitions, told, strict=False)):
             partitions.append(_partition_response(wanted.partition_index, answer, committed))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=as_array(partitions)))
+    await time_slice.empty(asked, answers)
     return ListOffsetsResponse(throttle_time_ms=0, topics=as_array(topics))
 
 

@@ -162,7 +162,11 @@ class FetchSessions:
                 if left < 0:
                     yield
             session = self._open(items, by_topic_id, elapsed_ms(), reader()) if may_open and items else None
-            return session, list(items.values())
+            wanted_items = list(items.values())
+            while session is None and left < 0 and items:  # a hundred thousand keys would otherwise be freed at once
+                items.popitem()
+                yield
+            return session, wanted_items
         session = self._sessions.get(session_id)
         if session is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"fetch session {session_id} not found")

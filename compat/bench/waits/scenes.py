@@ -35,7 +35,7 @@ ROWS = {
     EIGHT: "one partition for each",
     FIFTY: "the same",
     SECOND: "four seconds after the first has all four partitions; in a share group, until its first record",
-    LEFT: "a second later; from the call of close",
+    LEFT: "four seconds later, when its heartbeats have begun again; from the call of close",
     KILLED: "kill -9; then the clock is advanced past the session timeout, so only with Ottla",
     CREATED: "the client's admin client, then an open producer",
     TRANSACTION: "one record, producer and consumer open",
@@ -45,8 +45,8 @@ ROWS = {
     PRODUCER_CLOSE_ALONE: "the same after kill -9 of the broker",
 }
 """Each row, with its conditions."""
-SETTLED_S, SHORTLY_S = 4.0, 1.0
-"""The time before a second member comes, in which its heartbeats have begun; and before it leaves."""
+SETTLED_S = 4.0
+"""The time before a second member comes, and before it leaves: heartbeats have begun."""
 SESSION_S_MAX = 45
 """The longest session timeout of the clients' defaults."""
 FEED_S = 0.02
@@ -176,7 +176,7 @@ def second(stage: Stage, driver: Driver) -> Result:
     begun_s = driver.consume(other, stage.bootstrap, topic, topic)
     has_part_s = driver.wait(other, "assigned", "2")
     driver.wait(first, "assigned", "2", after_s=begun_s)
-    time.sleep(SHORTLY_S)
+    time.sleep(SETTLED_S)
     driver.tell("close", other)
     closing_s = driver.wait(other, "closing")
     has_all_s = driver.wait(first, "assigned", "4", after_s=closing_s)
