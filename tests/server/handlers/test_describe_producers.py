@@ -40,26 +40,29 @@ async def test_producers_are_described_with_their_open_transactions(tmp_path: Pa
 
     async with serving(tmp_path, OsFiles()) as served:
         await served.ask(create_topic, "t")
+        now_ms = served.broker.services.clock.now_ms()  # producers of long ago expire
         append = served.broker.services.appends.append_own
-        append(TP, of(1, producer_epoch=3, base_sequence=10, timestamp=5_000))
-        append(TP, of(2, producer_epoch=4, transactional=True, timestamp=6_000))
+        append(TP, of(1, producer_epoch=3, base_sequence=10, timestamp=now_ms - 2))
+        append(TP, of(2, producer_epoch=4, transactional=True, timestamp=now_ms - 1))
         append(TP, of(3, transactional=True))
-        append(TP, marker(COMMIT, producer_id=3, producer_epoch=1, coordinator_epoch=9, timestamp=7_000))
+        append(TP, marker(COMMIT, producer_id=3, producer_epoch=1, coordinator_epoch=9, timestamp=now_ms))
 
         (row,) = await served.ask(describe, "t", 0)
 
     assert (row.partition_index, row.error_code, row.error_message) == (0, ErrorCode.NONE, None)
     assert row.active_producers == (
-        ProducerState(producer_id=1, producer_epoch=3, last_sequence=11, last_timestamp=5_000, coordinator_epoch=-1),
+        ProducerState(
+            producer_id=1, producer_epoch=3, last_sequence=11, last_timestamp=now_ms - 2, coordinator_epoch=-1
+        ),
         ProducerState(
             producer_id=2,
             producer_epoch=4,
             last_sequence=1,
-            last_timestamp=6_000,
+            last_timestamp=now_ms - 1,
             coordinator_epoch=-1,
             current_txn_start_offset=2,
         ),
-        ProducerState(producer_id=3, producer_epoch=1, last_timestamp=7_000, coordinator_epoch=9),
+        ProducerState(producer_id=3, producer_epoch=1, last_timestamp=now_ms, coordinator_epoch=9),
     )
 
 
