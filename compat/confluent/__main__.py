@@ -1,6 +1,7 @@
 """confluent-kafka-python's own integration tests, from a checkout that the user names (`SUITE_SRC`).
 
-They run once with classic groups and once with KIP-848's (`TEST_CONSUMER_GROUP_PROTOCOL=consumer`), each on a new broker.
+They run once with classic groups and once with KIP-848's (`TEST_CONSUMER_GROUP_PROTOCOL=consumer`), each on a new broker; those of
+the schema registry run once, on a broker with one.
 `expected_failures.txt` lists the failures that are accepted. README.md says which tests are not run, and why.
 """
 
@@ -16,7 +17,8 @@ from pathlib import Path
 
 from ..support.brokers.any_broker import broker_process, more_listeners
 from ..support.brokers.apache_kafka import cache_dir, fetches
-from ..support.brokers.process import BrokerProcess, RunningBroker
+from ..support.brokers.ottla_process import OttlaProcess
+from ..support.brokers.process import BrokerProcess, RunningBroker, free_port
 from ..support.pytest_suite import entries_of, judge, run_pytest
 from ..support.suite import NotRunError, Options, Suite, run_suite
 from ..support.suite_sources import suite_sources
@@ -44,8 +46,14 @@ FILES = (
     "serialization/test_serializers.py",
 )
 QUICK_FILES = ("admin/test_list_offsets.py", "consumer/test_consumer_memberid.py", "producer/test_transactions.py")
-BROKER = {
-    "group.initial.rebalance.delay.ms": "0",
+REGISTRY_FILES = tuple(
+    f"schema_registry/{kind}/test_{subject}.py"
+    for kind in ("_sync", "_async")
+    for subject in ("api_client", "avro_serializers", "json_serializers", "proto_serializers")
+)
+QUICK_REGISTRY_FILES = REGISTRY_FILES[:1]
+AT_ONCE = {"group.initial.rebalance.delay.ms": "0"}
+BROKER = AT_ONCE | {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
     "allow.everyone.if.no.acl.found": "true",
@@ -80,6 +88,21 @@ def body(suite: Suite, options: Options) -> None:
                     target = f"tests/integration/{name}"
                     outcomes = run_pytest(tree, target, environment, f"--timeout={TEST_LIMIT_S}", python=python)
                     judge(suite, f"{protocol}/{name}", outcomes, expected)
+        if options.broker or options.against != "ottla":
+            suite.skip("schema_registry", "needs a broker of its own, with a schema registry")
+            return
+        port = free_port()
+        with OttlaProcess(overrides=AT_ONCE, keep=options.keep, arguments=("--schema-registry", str(port))) as own:
+            environment = {
+                "BROKERS": "",
+                "PLAIN_BROKERS": own.bootstrap,
+                "SR_URL": f"http://localhost:{port}",
+                "PYTHONPATH": str(tree),
+            }
+            for name in QUICK_REGISTRY_FILES if options.quick else REGISTRY_FILES:
+                target = f"tests/integration/{name}"
+                outcomes = run_pytest(tree, target, environment, f"--timeout={TEST_LIMIT_S}", python=python)
+                judge(suite, f"registry/{name}", outcomes, expected)
 
 
 @contextmanager
@@ -98,16 +121,15 @@ def started(options: Options) -> Iterator[tuple[BrokerProcess | RunningBroker, s
 def environment_with_client(version: str) -> Path:
     """Return the interpreter of a virtual environment with the client of the tests' version; created at first use.
 
-    The fixtures also import the client of the schema registry, whose requirements no other suite has.
     NotRunError without the package index.
     """
-    folder = cache_dir() / f"confluent-kafka-{version}"
+    folder = cache_dir() / f"confluent-kafka-{version}-serializers"
     python = folder / "bin" / "python"
     if (folder / "complete").exists():
         return python
     venv.create(folder, clear=True, with_pip=True)
     pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-    client = f"confluent-kafka[schemaregistry,avro]=={version}"
+    client = f"confluent-kafka[avro,json,protobuf,schemaregistry]=={version}"
     done = subprocess.run([*pip, client, *TEST_TOOLS], capture_output=True, text=True, check=False)
     if done.returncode:
         raise NotRunError(f"pip and the package index ({done.stderr.strip()[-200:]})")

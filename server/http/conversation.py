@@ -323,12 +323,9 @@ class HttpConversation:
         if self._for_probes or self._http.their_state not in (h11.DONE, h11.MUST_CLOSE):
             headers.append(("connection", "close"))
         body = [] if self._wants_no_body else [h11.Data(data=reply.body)]
-        self._begin_wait()
-        try:
-            # In one call: another connection must not take this one's place between head and body.
-            await self._send(h11.Response(status_code=reply.status, headers=headers), *body, h11.EndOfMessage())
-        finally:
-            self._end_wait()
+        self._begin_wait()  # it ends with the next one, or with the connection
+        # In one call: another connection must not take this one's place between head and body.
+        await self._send(h11.Response(status_code=reply.status, headers=headers), *body, h11.EndOfMessage())
 
     async def _send(self, *events: h11.Event) -> None:
         data = b"".join([self._http.send(event) or b"" for event in events])

@@ -40,6 +40,8 @@ CONTENT_TYPES = (
     "application/octet-stream",
 )
 PLAIN = "text/plain; charset=utf-8"
+KEPT_MAX, KEPT_BYTES_MAX = 256, 16 << 10
+"""Limits of the responses that are kept: their number, and the bytes of each one with its request."""
 
 
 def refusal(status: int, sentence: str, *headers: tuple[str, str], code: int | None = None) -> Reply:
@@ -69,24 +71,25 @@ class RegistryAnswering:
         """Run a call and return its response: 200, or an error."""
         call = route.call
 
-        async def in_run(broker: Broker) -> Any:
-            request = Request(
-                dict(route.from_path),
-                dict(query_fields(route.query)),
-                await _parsed(body),
-                broker.services.cluster.cluster_id,
-                len(body),
-            )
-            registry = registry_of(broker)
-            return await call.function(registry, await with_alias(registry, request, call.path))
+        async def in_run(broker: Broker) -> Reply:
+            registry, kept = registry_of(broker), _replies_of(broker)
+            position = registry.topic.position
+            key = (call.function, route.query, body, *(text for _, text in route.from_path))
+            if (reply := kept.find(position, key)) is None:
+                request = Request(
+                    dict(route.from_path),
+                    dict(query_fields(route.query)),
+                    await _parsed(body),
+                    broker.services.cluster.cluster_id,
+                    len(body),
+                )
+                reply = await _reply(await call.function(registry, await with_alias(registry, request, call.path)))
+                if registry.topic.position == position:
+                    kept.keep(position, key, reply)
+            return reply
 
         try:
-            found = await self._supervisor.call(in_run)
-            if isinstance(found, Plain):
-                return Reply(200, found.text.encode(errors="replace"), PLAIN)
-            if _is_small(found):
-                return Reply(200, json.dumps(found).encode(), CONTENT_TYPE)
-            return Reply(200, await in_worker(encoded, found, Worker.REGISTRY), CONTENT_TYPE)
+            return await self._supervisor.call(in_run)
         except RegistryError as error:
             return refusal(error.status, str(error), code=error.code)
         except HttpRefusal as error:
@@ -99,6 +102,45 @@ class RegistryAnswering:
                 return refusal(503, "the broker stopped before the request was completed")
             log.exception("%s %s failed", call.method, call.path)
             return refusal(500, f"internal error in {call.method} {call.path}; see the broker's log", code=50001)
+
+
+class KeptReplies:
+    """Responses of a run to requests that changed nothing: they are the same until `_schemas` changes.
+
+    Each process of a test run asks for the same schemas.
+    """
+
+    def __init__(self) -> None:
+        self._position: object = None
+        self._replies: dict[tuple[object, ...], Reply] = {}
+
+    def find(self, position: object, key: tuple[object, ...]) -> Reply | None:
+        """Return the response to an equal request with the state at the same position."""
+        return self._replies.get(key) if position is not None and position == self._position else None
+
+    def keep(self, position: object, key: tuple[object, ...], reply: Reply) -> None:
+        """Keep a response, if it is small. None as the position: the state is not current."""
+        size_bytes = len(reply.body) + sum(len(each) for each in key if isinstance(each, str | bytes))
+        if position is None or size_bytes > KEPT_BYTES_MAX:
+            return
+        if position != self._position or len(self._replies) == KEPT_MAX:
+            self._position, self._replies = position, {}
+        self._replies[key] = reply
+
+
+def _replies_of(broker: Broker) -> KeptReplies:
+    found = broker.kept.get(KeptReplies)
+    if not isinstance(found, KeptReplies):
+        found = broker.kept[KeptReplies] = KeptReplies()
+    return found
+
+
+async def _reply(found: Any) -> Reply:
+    if isinstance(found, Plain):
+        return Reply(200, found.text.encode(errors="replace"), PLAIN)
+    if _is_small(found):
+        return Reply(200, json.dumps(found).encode(), CONTENT_TYPE)
+    return Reply(200, await in_worker(encoded, found, Worker.REGISTRY), CONTENT_TYPE)
 
 
 async def _parsed(body: bytes) -> Mapping[str, Any]:

@@ -52,9 +52,12 @@ def _no_number(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a valid JSON number")
 
 
+_AT_ONCE = json.JSONDecoder(parse_constant=_no_number)
+
+
 def json_object(body: bytes) -> dict[str, Any]:
     """Parse a body that is a JSON object; HttpRefusal 400 if it is not."""
-    decoder = json.JSONDecoder(parse_constant=_no_number) if len(body) <= READ_AT_ONCE_BYTES else _Patient()
+    decoder = _AT_ONCE if len(body) <= READ_AT_ONCE_BYTES else _Patient()
     try:
         found = decoder.decode(body.decode(json.detect_encoding(body), "surrogatepass"))
     except (ValueError, RecursionError) as error:

@@ -23,6 +23,8 @@ VALUES_MAX, CHARACTERS_MAX, DEPTH_MAX = 10_000, 256 << 10, 20
 RULE_NAME_CHARACTERS_MAX = 256
 NUMBER_OF_VERSION = "confluent:version"
 """A property of metadata: the registry sets it to the number of the version."""
+RESERVED_FIELDS = "confluent:reserved"
+"""A property of metadata: names, with commas, that no field may have if `validateFields` is on."""
 
 _MIGRATION, _OTHERS = ("UPGRADE", "DOWNGRADE", "UPDOWN"), ("WRITE", "READ", "WRITEREAD")
 _MODES_OF_RULES = {"migrationRules": _MIGRATION, "domainRules": _OTHERS, "encodingRules": _OTHERS}
@@ -45,11 +47,11 @@ OPTIONS: Mapping[str, type] = {
 }
 """Options of a compatibility level.
 
-`compatibilityGroup` names a property of the metadata: only versions with the same value are compared. A subject with an `alias` is
+`compatibilityPolicy` LENIENT allows more changes of a JSON Schema; `validateFields` checks names of fields. `validateRules` has no
+effect, as in Confluent's registry. `compatibilityGroup` names a property of the metadata: only versions with the same value are compared. A subject with an `alias` is
 another subject. Defaults and overrides are merged into each new version.
 """
-_ONLY: Mapping[str, Json] = {"compatibilityPolicy": "STRICT", "validateFields": False, "validateRules": False}
-"""Options of which one value is supported."""
+STRICT, LENIENT = "STRICT", "LENIENT"
 
 
 def check_options(options: Mapping[str, Json]) -> None:
@@ -62,10 +64,8 @@ def check_options(options: Mapping[str, Json]) -> None:
             raise errors.malformed(f"{name}: expected {kind.__name__}, found {errors.shown(value)}")
         if isinstance(value, str) and len(value) > SUBJECT_CHARACTERS_MAX:
             raise errors.too_large(f"{name}: too long ({len(value)} characters, limit {SUBJECT_CHARACTERS_MAX})")
-        if name in _ONLY and value != _ONLY[name]:
-            raise errors.malformed(
-                f"{name}: not supported ({errors.shown(value)}, expected {errors.shown(_ONLY[name])})"
-            )
+        if name == "compatibilityPolicy" and value not in (STRICT, LENIENT):
+            raise errors.malformed(f"{name}: not supported ({errors.shown(value)}, expected {STRICT} or {LENIENT})")
         if name.endswith("Metadata"):
             check_metadata(value, name)
         elif name.endswith("RuleSet"):
@@ -197,6 +197,12 @@ def property_of(metadata: Json, name: str) -> Json:
     """Return a property of metadata; None if it has none of this name."""
     properties = metadata.get("properties") if isinstance(metadata, dict) else None
     return properties.get(name) if isinstance(properties, dict) else None
+
+
+def reserved_fields(metadata: Json) -> set[str]:
+    """Return the names of fields that metadata reserves."""
+    found = property_of(metadata, RESERVED_FIELDS)
+    return {each.strip() for each in found.split(",")} - {""} if isinstance(found, str) else set()
 
 
 def numbered(metadata: Json, version: int | None) -> Json:

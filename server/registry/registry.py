@@ -22,7 +22,16 @@ from ..runtime.time_slices import TimeSlice
 from . import errors
 from .errors import RegistryError
 from .names import bare_name, context_of, normalized
-from .options import NUMBER_OF_VERSION, check_options, merged_metadata, merged_rules, numbered, property_of
+from .options import (
+    LENIENT,
+    NUMBER_OF_VERSION,
+    check_options,
+    merged_metadata,
+    merged_rules,
+    numbered,
+    property_of,
+    reserved_fields,
+)
 from .parsing import Parse, Parser
 from .records import (
     INT32_MAX,
@@ -40,6 +49,7 @@ from .records import (
     schema_tombstone,
 )
 from .schemas import InvalidSchema, Schema, find_incompatibilities
+from .schemas.field_names import check_names, find_conflicts
 from .state import IMPORT, MODES, READONLY, READONLY_OVERRIDE, READWRITE, State, reference_places
 from .topic import SchemasTopic
 
@@ -162,17 +172,21 @@ class Registry:
     ) -> Version | Content:
         """Return the newest version of a subject that has this schema; without one the schema, in the form that is stored."""
         sent = _resolved(state, subject, new.content)
-        normalize = new.normalize or state.config(subject).get("normalize") is True
+        config = state.config(subject)
+        normalize = new.normalize or config.get("normalize") is True
+        are_names_checked = new.id is None and config.get("validateFields") is True
 
         def stored(parse: Parse) -> Content:
-            text = _text(parse(sent), normalize)
+            schema = parse(sent)
+            if are_names_checked:
+                check_names(schema)
+            text = _text(schema, normalize)
             if text == sent.text:
                 return sent
             return content_of(sent.kind, text, sent.references, sent.metadata, sent.rule_set)
 
-        kept = (
-            self.parser.kept(context_of(subject), sent, is_new=is_new) if len(sent.text) <= AT_ONCE_CHARACTERS else None
-        )
+        is_short = len(sent.text) <= AT_ONCE_CHARACTERS and not are_names_checked
+        kept = self.parser.kept(context_of(subject), sent, is_new=is_new) if is_short else None
         if kept is None:
             content = await self._parsed(state, context_of(subject), [sent], stored, is_new=is_new)
         else:
@@ -249,8 +263,9 @@ class Registry:
 
     async def _incompatibilities(self, state: State, subject: str, content: Content, older: list[Version]) -> list[str]:
         config = state.config(subject)
-        level = config["compatibilityLevel"]
+        level, is_lenient = config["compatibilityLevel"], config.get("compatibilityPolicy") == LENIENT
         group = config.get("compatibilityGroup")
+        before = older[-1].content.metadata if older else None
         if isinstance(group, str):
             wanted = property_of(content.metadata, group)
             older = [each for each in older if property_of(each.content.metadata, group) == wanted]
@@ -261,12 +276,17 @@ class Registry:
 
         def compare(parse: Parse) -> list[str]:
             candidate = parse(content)
+            if config.get("validateFields") is True:
+                check_names(candidate)
+                metadata = before if content.metadata is None else content.metadata
+                if conflicts := find_conflicts(candidate, reserved_fields(metadata), reserved_fields(before)):
+                    return [*conflicts, "{validateFields: 'true'}"]
             for each in compared:
                 try:
                     previous = parse(each.content)
                 except InvalidSchema as error:
                     return [f"Version {each.version} of {subject} is invalid: {error}"]
-                reasons = find_incompatibilities(level, candidate, [previous])
+                reasons = find_incompatibilities(level, candidate, [previous], is_lenient=is_lenient)
                 if reasons:
                     return [
                         *reasons,

@@ -57,6 +57,8 @@ class State:
         """Modes, by the same names."""
         self.referrers: dict[Place, dict[Place, None]] = {}
         """Versions that refer to a version, deleted ones as well."""
+        self.last_id = 0
+        """Largest id that was ever in use in any context."""
         self.versions_count = 0
         self.text_bytes = 0
         """Size of schemas with their metadata and rules, and of compatibility levels with their options."""
@@ -135,6 +137,7 @@ class State:
         if context.contents[made.id].guid == made.content.guid:  # else the id also has other references or metadata
             context.ids.setdefault(made.content.guid, made.id)
         context.last_id = max(context.last_id, made.id)
+        self.last_id = max(self.last_id, made.id)
         for place in reference_places(made):
             self.referrers.setdefault(place, {})[made.place] = None
 

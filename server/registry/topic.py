@@ -51,6 +51,15 @@ class SchemasTopic:
         """Size of the log at that time. It is read again once compaction has made it smaller, or it is another log."""
         self._catching_up = trio.Lock()
 
+    @property
+    def position(self) -> tuple[Log | None, int] | None:
+        """Where the state ends; equal positions mean equal states. None if it is not current, or if there is none."""
+        try:
+            is_current = self._is_current() and not self._refusal
+        except RegistryError:
+            return None
+        return (self._log, self._next_offset) if is_current else None
+
     async def current(self) -> State:
         """Return the state, with every record below the high watermark.
 

@@ -163,6 +163,7 @@ class Worker(Enum):
     ADMIN = "the admin listener: JSON of megabytes takes a second or two"
     REGISTRY = "the schema registry: at most a tenth of a second, for requests that must not wait for large schemas"
     SCHEMAS = "schemas that take longer to parse or to compare"
+    RECORDS = "records that are decoded with their schemas: about a second"
 
 
 _LIMITERS_OF_WORKERS: trio.lowlevel.RunVar[dict[Worker, trio.CapacityLimiter]] = trio.lowlevel.RunVar("workers")

@@ -24,6 +24,9 @@ CHARACTERS_PER_STEP = 10
 """Characters of a schema, or of a value in JSON, whose parsing costs one step."""
 LOOK_UPS_PER_STEP = 5
 """Contexts, and versions with one id, whose look-up costs one step."""
+NEAR_IDS = 1_000
+"""An unknown id so far above the largest one may be that of another registry's schema; a larger one is rather not an id."""
+NUMBER_BYTES = 8
 TOO_MANY = "not decoded, as the values before it took too long; read fewer at once"
 
 Read = Callable[[Frame, Budget], str]
@@ -43,15 +46,17 @@ class Decoder:
         self._readers: dict[tuple[str, ...], Read] = {}
         self._characters = 0
 
-    def decode(self, state: State, topic: str, part: Part, frame: Frame) -> Decoded:
-        """Return the key or value of a frame as JSON, or the reason why not."""
+    def decode(self, state: State, topic: str, part: Part, frame: Frame) -> Decoded | None:
+        """Return the key or value of a frame as JSON, or the reason why not; None if its bytes only look like a frame."""
         name = str(frame.schema)
         if self._left <= 0:
-            return Decoded(name, None, TOO_MANY)
+            is_known = isinstance(frame.schema, str) or frame.schema <= state.last_id
+            return Decoded(name, None, TOO_MANY) if is_known or _names_schema(state, frame) else None
         limit = int(min(MAX_STEPS, self._left))
         budget = Budget(limit)
         try:
-            return Decoded(name, self._text(state, topic, part, frame, budget), None)
+            text = self._text(state, topic, part, frame, budget)
+            return None if text is None else Decoded(name, text, None)
         except (NotDecodable, InvalidSchema, RegistryError, RecursionError) as error:
             return Decoded(name, None, str(error))
         except SchemaTooLarge:
@@ -61,13 +66,15 @@ class Decoder:
         finally:
             self._left -= limit - budget.left
 
-    def _text(self, state: State, topic: str, part: Part, frame: Frame, budget: Budget) -> str:
+    def _text(self, state: State, topic: str, part: Part, frame: Frame, budget: Budget) -> str | None:
         data = frame.head if frame.data is None else frame.data
-        if len(data) > MAX_BYTES:
-            raise NotDecodable(f"too large to be decoded ({len(data)} bytes, limit {MAX_BYTES})")
         found = _content_of(state, topic, part, frame, budget)
         if found is None:
+            if not _names_schema(state, frame):
+                return None
             raise NotDecodable("not found in the schema registry")
+        if len(data) > MAX_BYTES:
+            raise NotDecodable(f"too large to be decoded ({len(data)} bytes, limit {MAX_BYTES})")
         text = self._reader(state, *found, budget)(frame, budget)
         if len(text) > MAX_CHARACTERS:
             raise NotDecodable(f"too large to be shown ({len(text)} characters of JSON, limit {MAX_CHARACTERS})")
@@ -91,6 +98,13 @@ class Decoder:
                 self._characters = characters
             self._readers[key] = found
         return found
+
+
+def _names_schema(state: State, frame: Frame) -> bool:
+    """Return whether a frame without a known schema is one: other bytes begin with a zero byte as well, e.g. most numbers."""
+    if isinstance(frame.schema, str) or frame.data is not None:  # a header says so
+        return True
+    return len(frame.head) != NUMBER_BYTES and frame.schema <= state.last_id + NEAR_IDS
 
 
 def _content_of(state: State, topic: str, part: Part, frame: Frame, budget: Budget) -> tuple[str, Content] | None:

@@ -66,7 +66,7 @@ def frame_of(part: Part, content: bytes | None, headers: Sequence[tuple[str, byt
 
 
 def _id(data: bytes) -> int | None:
-    """Return the id that bytes begin with. Registries count from 1 on, so most numbers of eight bytes are no frames."""
+    """Return the id that bytes begin with. Registries count from 1 on, so small numbers of eight bytes are no frames."""
     if len(data) < _ID_BYTES or data[0] != _MAGIC_ID:
         return None
     found = int.from_bytes(data[1:_ID_BYTES])

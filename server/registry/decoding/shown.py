@@ -36,7 +36,7 @@ async def decode_frames(broker: Broker, topic: str, frames: Sequence[Frames]) ->
             for key, value in frames
         ]
 
-    return await in_worker(decode_all, frames, Worker.SCHEMAS)
+    return await in_worker(decode_all, frames, Worker.RECORDS)
 
 
 def _refused(frame: Frame | None, reason: str) -> Decoded | None:

@@ -1,6 +1,6 @@
 """The rules of schemas: which texts are schemas, which are the same, which new one is compatible with older ones.
 
-Pure functions, for a worker thread. `values` (what the kinds have in common), then the kinds, imported when the first
+Pure functions, for a worker thread. `values` (what the kinds have in common), `field_names`, then the kinds, imported when the first
 schema of that kind is parsed: `avro`, `avro_texts`, `avro_resolution`;
 `json_schema`, `json_schema_changes`; `proto`, `proto_known`, `proto_text`, `proto_descriptor`, `proto_print`, `proto_changes`.
 """
@@ -68,7 +68,9 @@ def _check_content(text: str) -> None:
         raise InvalidSchema("schema: empty")
 
 
-def find_incompatibilities(level: str, candidate: Schema, previous: Sequence[Schema]) -> list[str]:
+def find_incompatibilities(
+    level: str, candidate: Schema, previous: Sequence[Schema], *, is_lenient: bool = False
+) -> list[str]:
     """Return why a schema is not compatible with older ones, as a message for each difference; [] if it is compatible.
 
     Like Confluent's registry, the check begins with the newest schema, and ends at the first that is not compatible.
@@ -77,29 +79,31 @@ def find_incompatibilities(level: str, candidate: Schema, previous: Sequence[Sch
         level: One of `LEVELS`. Without `_TRANSITIVE` it concerns only the newest of `previous`.
         candidate: The schema that is checked.
         previous: The older schemas, oldest first.
+        is_lenient: Whether a JSON Schema may add properties to an open content model, and remove them from a closed one.
     """
     if level not in LEVELS:
         raise ValueError(f"compatibility level: invalid ({level!r}, expected one of {', '.join(LEVELS)})")
     newest_first = [] if level == "NONE" else previous[::-1]
     for old in newest_first if level.endswith("_TRANSITIVE") else newest_first[:1]:
-        found = _differences(level, candidate, old)
+        found = _differences(level, candidate, old, is_lenient)
         if found:
             return found
     return []
 
 
-def _differences(level: str, candidate: Schema, old: Schema) -> list[str]:
+def _differences(level: str, candidate: Schema, old: Schema, is_lenient: bool) -> list[str]:
     if candidate.kind != old.kind:
         return ["Incompatible because of different schema type"]
     if candidate is old:
         return []
     compare = _module(candidate.kind, 1).find_differences
+    options = {"is_lenient": True} if is_lenient and candidate.kind == "JSON" else {}
     found: list[str] = []
     try:
         if level.startswith(("FORWARD", "FULL")):
-            found += compare(old, candidate, "old", "new")
+            found += compare(old, candidate, "old", "new", **options)
         if level.startswith(("BACKWARD", "FULL")):
-            found += compare(candidate, old, "new", "old")
+            found += compare(candidate, old, "new", "old", **options)
     except SchemaTooLarge:
         return ["Incompatible because the schemas are too large for a comparison"]
     return found

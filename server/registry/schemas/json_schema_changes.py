@@ -8,7 +8,7 @@ booleans of draft 4 that make a bound exclusive.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -21,6 +21,19 @@ _MATCH_STEPS = 100
 """Cost of a match, which takes at most 3 ms."""
 _PATTERN_STEPS = 2_000
 """Cost of compiling an expression, which takes at most 20 ms."""
+
+_LENIENT = {
+    "ADDITIONAL_PROPERTIES_NARROWED",
+    "ADDITIONAL_PROPERTIES_REMOVED",
+    "UNEVALUATED_PROPERTIES_NARROWED",
+    "UNEVALUATED_PROPERTIES_REMOVED",
+    "REQUIRED_PROPERTY_WITH_DEFAULT_ADDED_TO_OPEN_CONTENT_MODEL",
+    "OPTIONAL_PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL",
+    "PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL",
+    "PROPERTY_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL",
+    "PROPERTY_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL",
+}
+"""Differences that the policy LENIENT allows."""
 
 _UPPER = ("maxLength", "maximum", "exclusiveMaximum", "maxProperties", "maxItems", "maxContains")
 _BOUNDS = {
@@ -55,20 +68,24 @@ _DESCRIPTIONS = (
 """Part of a kind of difference -> what the reader's schema does at the path. The first one that is found counts."""
 
 
-def find_differences(reader: Schema, writer: Schema, reader_word: str, writer_word: str) -> list[str]:
+def find_differences(
+    reader: Schema, writer: Schema, reader_word: str, writer_word: str, *, is_lenient: bool = False
+) -> list[str]:
     """Return the differences because of which `reader` does not accept all that `writer` accepts.
 
     Raises:
         SchemaTooLarge: The schemas are too large.
     """
-    return _Comparison(reader_word, writer_word).run(writer.parsed.root, reader.parsed.root, (None, "#"))
+    allowed = _LENIENT if is_lenient else set()
+    return _Comparison(reader_word, writer_word, allowed).run(writer.parsed.root, reader.parsed.root, (None, "#"))
 
 
 class _Comparison(Comparison):
     """Compares nodes. Methods take the writer's node first."""
 
-    def __init__(self, reader_word: str, writer_word: str) -> None:
+    def __init__(self, reader_word: str, writer_word: str, allowed: Collection[str]) -> None:
         super().__init__(reader_word, writer_word)
+        self._allowed = allowed
         self._value_sets: dict[int, set[tuple[str, Any]]] = {}
         self._expressions: dict[str, Expression | None] = {}
 
@@ -110,6 +127,9 @@ class _Comparison(Comparison):
             case "array":
                 found += yield self._arrays(writer, reader, path)
         return found
+
+    def _unless_allowed(self, kind: str, path: Path) -> list[str]:
+        return [] if kind in self._allowed else [self._difference(kind, path)]
 
     def _difference(self, kind: str, path: Path) -> str:
         self.budget.spend(DIFFERENCE_STEPS)
@@ -215,8 +235,8 @@ class _Comparison(Comparison):
         if rest is not None:
             found: list[str] = yield self.walk(old, rest, path)
             kind = "PROPERTY_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL"
-            return [*found, self._difference(kind, path)] if found else []
-        return [] if old.kind == "false" else [self._difference("PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL", path)]
+            return [*found, *self._unless_allowed(kind, path)] if found else []
+        return [] if old.kind == "false" else self._unless_allowed("PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL", path)
 
     def _property_added(self, new: Node, name: str, writer: Node, is_required: bool, path: Path) -> Walk[list[str]]:
         has_default = "default" in new.raw
@@ -225,14 +245,13 @@ class _Comparison(Comparison):
                 return []
             kind = "REQUIRED_PROPERTY" if is_required else "OPTIONAL_PROPERTY"
             kind = f"{kind}_WITH_DEFAULT" if is_required and has_default else kind
-            return [self._difference(f"{kind}_ADDED_TO_OPEN_CONTENT_MODEL", path)]
+            return self._unless_allowed(f"{kind}_ADDED_TO_OPEN_CONTENT_MODEL", path)
         found: list[str] = []
         rest = self._rest_for(writer, name)
         if rest is not None:
             found += yield self.walk(rest, new, path)
             if found:
-                kind = "PROPERTY_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL"
-                found.append(self._difference(kind, path))
+                found += self._unless_allowed("PROPERTY_ADDED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL", path)
         if is_required and not has_default:
             found.append(self._difference("REQUIRED_PROPERTY_ADDED_TO_UNOPEN_CONTENT_MODEL", path))
         return found
@@ -327,9 +346,9 @@ class _Comparison(Comparison):
         if new is None or _is_false(old):
             return []
         if _is_false(new):
-            return [self._difference(f"{_capitals(keyword)}_REMOVED", where)]
+            return self._unless_allowed(f"{_capitals(keyword)}_REMOVED", where)
         if old is None:
-            return [self._difference(f"{_capitals(keyword)}_NARROWED", where)]
+            return self._unless_allowed(f"{_capitals(keyword)}_NARROWED", where)
         found: list[str] = yield self.walk(old, new, where)
         return found
 
@@ -339,9 +358,9 @@ class _Comparison(Comparison):
         if new is None or _is_false(old) or (old is not None and new.kind == "any"):
             return []
         if _is_false(new):
-            return [self._difference(f"{_capitals(keyword)}_REMOVED", where)]
+            return self._unless_allowed(f"{_capitals(keyword)}_REMOVED", where)
         if old is None or old.kind == "any":
-            return [self._difference(f"{_capitals(keyword)}_NARROWED", where)]
+            return self._unless_allowed(f"{_capitals(keyword)}_NARROWED", where)
         found: list[str] = yield self.walk(old, new, where)
         return found
 

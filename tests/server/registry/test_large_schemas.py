@@ -78,6 +78,7 @@ def test_other_clients_do_not_wait_for_a_large_schema(path: str) -> None:
     with ottla.Broker(schema_registry=True, admin="0") as broker, pytest.MonkeyPatch.context() as monkeypatch:
         registry = RegistryCalls.of(broker)
         registry.register("known", SMALL)
+        broker.produce("t", b"\0\0\0\0\1\6")
         with during(
             lambda: registry.ask("POST", path, {"schema": LARGE}), monkeypatch, is_new=path.endswith("versions")
         ) as answer:
@@ -93,7 +94,9 @@ def test_other_clients_do_not_wait_for_a_large_schema(path: str) -> None:
                 ("DELETE", "/subjects/other", None),
             ):
                 assert registry.ask(method, other, body)[0] == 200, (method, other)
-            AdminCalls.of(broker).post("/v1/topics/_schemas/compact", force=True)
+            admin = AdminCalls.of(broker)
+            admin.post("/v1/topics/_schemas/compact", force=True)
+            assert admin.get("/v1/topics/t/records")["records"][0]["value_decoded"]["text"] == '{"x":3}'
         assert answer.result()[0] in (200, 404)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.server.registry.decoding.decoder import TOO_MANY, Decoder
+from ottla.server.registry.decoding.decoder import NEAR_IDS, TOO_MANY, Decoder
 from ottla.server.registry.decoding.frames import Decoded, Frame, frame_of
 from ottla.server.registry.decoding.values import MAX_BYTES, MAX_CHARACTERS, MAX_STEPS
 from ottla.server.registry.parsing import Parser
@@ -77,10 +77,20 @@ STATE = state_of(
 )
 
 
-def shown(schema_id: int, data: bytes, state: State = STATE, topic: str = "t", steps: float = math.inf) -> Decoded:
+def shown(
+    schema_id: int, data: bytes, state: State = STATE, topic: str = "t", steps: float = math.inf
+) -> Decoded | None:
     frame = frame_of("value", b"\0" + schema_id.to_bytes(4) + data, ())
     assert frame is not None
     return Decoder(Parser(), steps).decode(state, topic, "value", frame)
+
+
+def text_of(decoder: Decoder, state: State, data: bytes) -> str | None:
+    frame = frame_of("value", data, ())
+    assert frame is not None
+    found = decoder.decode(state, "t", "value", frame)
+    assert found is not None
+    return found.text
 
 
 @each_case(
@@ -135,18 +145,39 @@ def test_a_guid_in_a_header_names_a_schema() -> None:
         frame = frame_of("key", data, (("__key_schema_id", b"\1" + uuid.UUID(guid).bytes + indexes),))
         assert frame is not None
         assert Decoder(Parser()).decode(STATE, "t", "key", frame) == Decoded(guid, text, None)
-    frame = frame_of("key", b"", (("__key_schema_id", GUID_BYTES),))
+
+
+@each_case(
+    "data, headers, names_schema",
+    [
+        (b"\0" + (10 + NEAR_IDS).to_bytes(4), (), True),
+        (b"\0" + (11 + NEAR_IDS).to_bytes(4), (), False),
+        (b"\0" + (10 + NEAR_IDS).to_bytes(4) + b"abc", (), False),  # eight bytes: a number
+        ((1_700_000_000_000).to_bytes(8), (), False),
+        ((1_700_000_000_000).to_bytes(8) * 2, (), False),
+        (b"\0\0\0\5hello", (), False),  # a text after its length
+        (b"x", (("__value_schema_id", GUID_BYTES),), True),
+        (b"x", (("__value_schema_id", b"\0\x7f\0\0\0"),), True),
+    ],
+)
+@pytest.mark.parametrize("steps", [math.inf, 0])
+def test_other_bytes_than_frames_are_not_said_to_name_a_schema(
+    data: bytes, headers: Any, names_schema: bool, steps: float
+) -> None:
+    frame = frame_of("value", data, headers)
     assert frame is not None
-    assert Decoder(Parser()).decode(STATE, "t", "key", frame).reason == "not found in the schema registry"
+    found = Decoder(Parser(), steps).decode(STATE, "t", "value", frame)
+    reason = "not found in the schema registry" if steps else TOO_MANY
+    assert found == (Decoded(str(frame.schema), None, reason) if names_schema else None)
 
 
 def test_an_id_is_that_of_the_context_of_the_topic_s_subject() -> None:
     state = state_of(("t-value", 1, content_of("AVRO", '"int"')), (":.staging:u-value", 1, content_of("AVRO", ORDER)))
-    assert shown(1, b"\6", state, "t").text == "3"
-    assert shown(1, b"\6", state, "u").text == '{"total":3}'
-    assert shown(1, b"\6", state, "v").text == "3"
+    assert shown(1, b"\6", state, "t") == Decoded("1", "3", None)
+    assert shown(1, b"\6", state, "u") == Decoded("1", '{"total":3}', None)
+    assert shown(1, b"\6", state, "v") == Decoded("1", "3", None)
     state = state_of((":.staging:u-value", 1, content_of("AVRO", ORDER)))
-    assert shown(1, b"\6", state, "v").reason == "not found in the schema registry"
+    assert shown(1, b"\6", state, "v") == Decoded("1", None, "not found in the schema registry")
 
 
 def test_values_share_their_steps() -> None:
@@ -154,7 +185,7 @@ def test_values_share_their_steps() -> None:
     frame = frame_of("value", b"\0\0\0\0\x01\x06", ())
     assert frame is not None
     found = [decoder.decode(STATE, "t", "value", frame) for _ in range(100)]
-    assert found[0].text == '{"total":3}'
+    assert found[0] == Decoded("1", '{"total":3}', None)
     assert found[-1] == Decoded("1", None, TOO_MANY)
 
 
@@ -162,11 +193,9 @@ def test_a_reference_to_another_schema_is_noticed() -> None:
     """A version that was deleted may return with another schema."""
     referring = ("orders", 2, content_of("AVRO", OF_ORDER, (Reference("Order", "order", 1),)))
     states = [state_of(("order", 1, content_of("AVRO", ORDER.replace("total", name))), referring) for name in "ab"]
-    decoder = Decoder(Parser())
-    frame = frame_of("value", b"\0\0\0\0\x02\x02\x06\0", ())
-    assert frame is not None
-    assert [decoder.decode(states[0], "t", "value", frame).text for _ in range(2)] == ['[{"a":3}]'] * 2
-    assert decoder.decode(states[1], "t", "value", frame).text == '[{"b":3}]'
+    decoder, data = Decoder(Parser()), b"\0\0\0\0\x02\x02\x06\0"
+    assert [text_of(decoder, states[0], data) for _ in range(2)] == ['[{"a":3}]'] * 2
+    assert text_of(decoder, states[1], data) == '[{"b":3}]'
 
 
 def test_parsed_schemas_are_kept_within_limits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,6 +203,4 @@ def test_parsed_schemas_are_kept_within_limits(monkeypatch: pytest.MonkeyPatch) 
     state = state_of(*((f"s{at}", at, content_of("AVRO", ORDER.replace("total", f"f{at}"))) for at in range(1, 10)))
     decoder = Decoder(Parser())
     for at in (*range(1, 10), 1):
-        frame = frame_of("value", b"\0" + at.to_bytes(4) + b"\6", ())
-        assert frame is not None
-        assert decoder.decode(state, "t", "value", frame).text == f'{{"f{at}":3}}'
+        assert text_of(decoder, state, b"\0" + at.to_bytes(4) + b"\6") == f'{{"f{at}":3}}'

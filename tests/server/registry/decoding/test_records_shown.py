@@ -66,7 +66,7 @@ def broker() -> Iterator[ottla.Broker]:
         broker.produce(
             "odd", b"\0\0\0\0\1", key=b"\0\0\0\0\x63x"
         )  # a value that ends too early, a schema that is not there
-        broker.produce("odd", "plain", key=bytes(7) + b"\1")
+        broker.produce("odd", "plain", key=(1_700_000_000_000).to_bytes(8))
         broker.produce("odd", None, key=b"\0")
         yield broker
 
