@@ -42,7 +42,7 @@ ASSIGN_AGAIN_MS = 10_000
 # Heartbeat interval of members that have not reached their target, where heartbeats are held. librdkafka waits no longer for a
 # response, and may have to join again without it. In larger groups it is longer: all members together send
 # UNSETTLED_HEARTBEATS_PER_S.
-UNSETTLED_MS = 200
+UNSETTLED_MS = 150
 UNSETTLED_HEARTBEATS_PER_S = 500
 
 

@@ -68,18 +68,11 @@ async def handle(ctx: Context, request: Request) -> OffsetFetchResponse:
             batched = await _convert_topics(topics, _batched_topic, time_slice)
             groups.append(OffsetFetchResponseGroup(group_id=asked.group_id, error_code=error, topics=batched))
         return OffsetFetchResponse(groups=tuple(groups))
-    asked_topics = body.topics
-    group = OffsetFetchRequestGroup(
-        group_id=body.group_id,
-        topics=None
-        if asked_topics is None
-        else tuple(
-            await time_slice.map(
-                lambda topic: OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes),
-                asked_topics,
-            )
-        ),
+    wanted = await time_slice.map(
+        lambda topic: OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes),
+        body.topics or (),
     )
+    group = OffsetFetchRequestGroup(group_id=body.group_id, topics=None if body.topics is None else tuple(wanted))
     error, topics = await _group(ctx, group, version, body.require_stable, time_slice)
     if error and version < _FIRST_VERSION_WITH_ERROR:
         code = error
@@ -87,7 +80,10 @@ async def handle(ctx: Context, request: Request) -> OffsetFetchResponse:
         async for topic in time_slice.each(group.topics or ()):
             told = await time_slice.map(lambda index: Fetched(index, None, code), topic.partition_indexes)
             topics.append(TopicOffsets(topic.name, topic.topic_id, told))
-    return OffsetFetchResponse(error_code=error, topics=await _convert_topics(topics, _topic, time_slice))
+    told_topics = await _convert_topics(topics, _topic, time_slice)
+    del group
+    await time_slice.empty(wanted)
+    return OffsetFetchResponse(error_code=error, topics=told_topics)
 
 
 async def _convert_topics(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import random
 import threading
 import time
 import urllib.request
@@ -34,8 +35,8 @@ ROWS = {
     FIRST_OF_FOUR: "all four subscribe at once to four partitions that get 50 records a second each",
     EIGHT: "one partition for each",
     FIFTY: "the same",
-    SECOND: "four seconds after the first has all four partitions; in a share group, until its first record",
-    LEFT: "four seconds later, when its heartbeats have begun again; from the call of close",
+    SECOND: "four to seven seconds after the first has all four partitions; in a share group, until its first record",
+    LEFT: "as long after that, so that its heartbeats have begun again; from the call of close",
     KILLED: "kill -9; then the clock is advanced past the session timeout, so only with Ottla",
     CREATED: "the client's admin client, then an open producer",
     TRANSACTION: "one record, producer and consumer open",
@@ -45,14 +46,16 @@ ROWS = {
     PRODUCER_CLOSE_ALONE: "the same after kill -9 of the broker",
 }
 """Each row, with its conditions."""
-SETTLED_S = 4.0
-"""The time before a second member comes, and before it leaves: heartbeats have begun."""
+SETTLED_S, RHYTHM_S = 4.0, 3.0
+"""After SETTLED_S heartbeats have begun. A change comes up to RHYTHM_S later, at random: at the same moment between two heartbeats all
+runs would wait equally long."""
 SESSION_S_MAX = 45
 """The longest session timeout of the clients' defaults."""
 FEED_S = 0.02
 
 Result = dict[str, float]
 numbers = itertools.count(1)
+chance = random.Random(1)
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,10 @@ class Stage:
                 f"http://{self.admin}/v1/clock/advance", body, {"Content-Type": "application/json"}
             )
             urllib.request.urlopen(request, timeout=30).close()
+
+
+def settled_s() -> float:
+    return SETTLED_S + RHYTHM_S * chance.random()
 
 
 def new_name(client: Client, what: str) -> str:
@@ -160,7 +167,7 @@ def second_of_share_group(stage: Stage, driver: Driver) -> Result:
     with fed(stage, topic, 4):
         driver.consume(first, stage.bootstrap, topic, topic)
         driver.wait(first, "record")
-        time.sleep(SETTLED_S)
+        time.sleep(settled_s())
         begun_s = driver.consume(other, stage.bootstrap, topic, topic)
         took_s = driver.wait(other, "record") - begun_s
     driver.close(other)
@@ -172,11 +179,11 @@ def second(stage: Stage, driver: Driver) -> Result:
     topic, first, other = stage.topic(4), new_name(driver.client, "c"), new_name(driver.client, "c")
     driver.consume(first, stage.bootstrap, topic, topic)
     driver.wait(first, "assigned", "4")
-    time.sleep(SETTLED_S)
+    time.sleep(settled_s())
     begun_s = driver.consume(other, stage.bootstrap, topic, topic)
     has_part_s = driver.wait(other, "assigned", "2")
     driver.wait(first, "assigned", "2", after_s=begun_s)
-    time.sleep(SETTLED_S)
+    time.sleep(settled_s())
     driver.tell("close", other)
     closing_s = driver.wait(other, "closing")
     has_all_s = driver.wait(first, "assigned", "4", after_s=closing_s)
