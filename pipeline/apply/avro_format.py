@@ -46,6 +46,8 @@ class AvroFormat:
             text = self._registry.latest(self._subject)
         self._reader = parsed(text, f"--{spec.what}-schema")
         self._seen: set[int] = set()
+        self._ids: list[int] = []
+        """Ids of the schemas of the last frame."""
         self._spark_type: StructType | None = None
 
     @property
@@ -54,27 +56,25 @@ class AvroFormat:
             self._spark_type = spark_type(self._reader, self._what)
         return self._spark_type
 
-    def decoded(self, records: DataFrame, data: str) -> tuple[Column, Column]:
+    def parsed(self, records: DataFrame, data: str) -> Column:
         if not self._is_framed:
             return self._by(f.col(data), self._reader)
-        framed = is_framed(data)
-        schema_id = f.conv(f.hex(f.substring(data, 2, 4)), 16, 10).cast("bigint")
-        no_frame = f.when(~framed, f.lit(NOT_FRAMED))
-        ids = sorted(
-            row[0] for row in records.where(f.col(data).isNotNull() & framed).select(schema_id).distinct().collect()
-        )
-        writers = self._writers(ids)
-        body = unframed(data)
-        if not ids:
-            empty, _ = self._by(f.lit(None).cast("binary"), self._reader)
-            return empty, no_frame
-        by_writer = [(schema_id == each, *self._by(body, writer)) for each, writer in writers.items()]
-        found, why = f.when(by_writer[0][0], by_writer[0][1]), f.when(by_writer[0][0], by_writer[0][2])
-        for is_of_it, made, reason in by_writer[1:]:
-            found, why = found.when(is_of_it, made), why.when(is_of_it, reason)
-        # A null reason with a null struct would be a deletion.
-        why = why.otherwise(f.lit("of a schema id that was missing when the ids were looked up"))
-        return f.when(framed, found), f.coalesce(no_frame, why)
+        schema_id = _schema_id(data)
+        rows = records.where(f.col(data).isNotNull() & is_framed(data)).select(schema_id).distinct().collect()
+        self._ids = sorted(row[0] for row in rows)
+        found = self._by(f.lit(None).cast("binary"), self._reader)
+        for each, writer in self._writers(self._ids).items():
+            found = f.when(is_framed(data) & (schema_id == each), self._by(unframed(data), writer)).otherwise(found)
+        return found
+
+    def decoded(self, data: str, parsed: Column) -> tuple[Column, Column]:
+        found = f.struct(*(parsed.getField(field.name).alias(field.name) for field in self.fields))
+        bad = f.when(parsed.isNull() | parsed.getField(OK).isNull(), f.lit("not an Avro record of the schema"))
+        if not self._is_framed:
+            return found, bad
+        why = f.when(~is_framed(data), f.lit(NOT_FRAMED))
+        unknown = f.lit("of a schema id that was missing when the ids were looked up")
+        return found, f.coalesce(why.when(~_schema_id(data).isin(self._ids), unknown), bad)
 
     def _writers(self, ids: list[int]) -> dict[int, Any]:
         """Return the schema of each id. With `adds_columns` the newest becomes the reader's if one of them is new."""
@@ -99,16 +99,18 @@ class AvroFormat:
                     )
         return writers
 
-    def _by(self, data: Column, writer: Any) -> tuple[Column, Column]:
+    def _by(self, data: Column, writer: Any) -> Column:
         from pyspark.sql.avro.functions import from_avro
 
         reader = {**self._reader, "fields": [*self._reader["fields"], {"name": OK, "type": "int", "default": 1}]}
         # Avro resolves records of one name; a writer's namespace does not matter for a table.
         named = {**writer, "name": reader["name"], "namespace": reader.get("namespace", "")}
         options = {"mode": "PERMISSIVE", "avroSchema": json.dumps(reader)}
-        made = from_avro(data, json.dumps(named), options)
-        found = f.struct(*(made.getField(field.name).alias(field.name) for field in self.fields))
-        return found, f.when(made.isNull() | made.getField(OK).isNull(), f.lit("not an Avro record of the schema"))
+        return from_avro(data, json.dumps(named), options)
+
+
+def _schema_id(data: str) -> Column:
+    return f.conv(f.hex(f.substring(data, 2, 4)), 16, 10).cast("bigint")
 
 
 def parsed(text: str, option: str) -> Any:

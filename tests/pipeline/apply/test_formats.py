@@ -45,7 +45,8 @@ FRAME = b"\x00\x00\x00\x00\x07"
 def decoded(session: SparkSession, made: Format, texts: list[bytes]) -> list[tuple[Any, str | None]]:
     """Return (columns or None, why it is undecodable) of each text."""
     records = batch(session, [Change(0, offset, b"", text) for offset, text in enumerate(texts)])
-    found, why = made.decoded(records, "value")
+    records = records.withColumn("parsed", made.parsed(records, "value"))
+    found, why = made.decoded("value", f.col("parsed"))
     rows = records.select("offset", found.alias("found"), why.alias("why")).collect()
     by_offset = {row["offset"]: row for row in rows}
     ordered = [by_offset[offset] for offset in range(len(texts))]
@@ -196,7 +197,7 @@ def test_two_text_keys_are_never_one_row(spark: SparkSession, kind: str) -> None
     texts = [text.encode() for text in TEXT_KEYS[kind]]
     made = TextFormat(FormatSpec("string", "key", schema=f"id {kind}"))
     records = batch(spark, [Change(0, offset, b"", text) for offset, text in enumerate(texts)])
-    found, why = made.decoded(records, "value")
+    found, why = made.decoded("value", made.parsed(records, "value"))
     taken = records.where(why.isNull()).select(found.alias("key"), "value")
     rows = taken.groupBy("key").agg(f.collect_list("value").alias("texts")).collect()  # as MERGE compares them
     assert rows, "at least one is written as Spark writes it"
