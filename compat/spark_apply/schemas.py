@@ -13,8 +13,9 @@ from confluent_kafka import TopicPartition
 
 from ..support.clients.steps import admin, create_topic
 from ..support.suite import Suite
+from .debezium import AFTER_ALL, AFTER_HALF, HALF, written_by_debezium
 from .encoded import INT64, STRING, avro, avro_framed, descriptor_set, message, message_framed
-from .environments import Environment, format_jars
+from .environments import Environment, debezium_jars, format_jars
 from .user import Commands, Rows, holds, refused, registry, written
 
 USAGE, CORRUPT, CHANGED, SPARK_FAILED, INTERRUPTED = 1, 3, 4, 6, 130
@@ -39,6 +40,7 @@ def judge(suite: Suite, of: Environment, bootstrap: str, work: Path) -> None:
                 part(suite, commands)
             else:
                 suite.skip(f"{of.kind.name}: {name}", f"spark-{name}_2.13:{of.kind.formats} is not to be had")
+        debezium(suite, commands)
         losses(suite, commands)
         made_anew(suite, commands)
         created_again(suite, commands)
@@ -197,6 +199,24 @@ def protobuf_framed_and_not(suite: Suite, commands: Commands) -> None:
     refused(suite, commands, "Protobuf without a message's name", ran, USAGE, "expected --value-message NAME")
     ran = commands.apply("message", *schema[:2], *schema[4:])
     refused(suite, commands, "Protobuf without a file", ran, USAGE, "expected a descriptor file")
+
+
+def debezium(suite: Suite, commands: Commands) -> None:
+    """Check changes of Debezium's own envelopes: a first load, and later batches."""
+    name = commands.of.kind.name
+    if not (jars := debezium_jars()):
+        suite.skip(f"{name}: debezium", "Debezium's jars cannot be downloaded")
+        return
+    options = ["--key-format", "debezium", "--key-schema", "key STRING", "--value-format", "debezium"]
+    for what, records in zip(("with-schemas", "without-schemas"), written_by_debezium(commands.of, jars), strict=True):
+        topic = f"debezium-{what}"
+        written(commands, topic, *records[:HALF])
+        ran = commands.apply(topic, "--create", *options, "--value-schema", "city STRING, orders BIGINT")
+        holds(suite, commands, f"Debezium {what}, a first load", ran, topic, AFTER_HALF)
+        written(commands, topic, *records[HALF:])
+        holds(suite, commands, f"Debezium {what}, later batches", commands.apply(topic, *options), topic, AFTER_ALL)
+        inferred = commands.apply(topic, "--create", *options, "--value-schema", "infer", table=f"{topic}-inferred")
+        holds(suite, commands, f"Debezium {what}, its schema inferred", inferred, f"{topic}-inferred", AFTER_ALL)
 
 
 def framed_message(values: Sequence[str | int]) -> bytes:

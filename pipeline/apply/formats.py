@@ -4,6 +4,7 @@
     string      one column of UTF-8 text, cast to its type
     binary      one column of the unchanged bytes
     json        fields of an object, of the types of a schema (DDL); a value's other fields are left out
+    debezium    the same, of the object in an envelope: `debezium`
     avro        fields of a record: `avro_format`
     protobuf    fields of a message: `protobuf_format`
 
@@ -88,7 +89,7 @@ class Format(Protocol):
 class FormatSpec:
     """Format of keys, or of values, as the user specifies it.
 
-    name: `json`, `avro`, `protobuf`, `string` or `binary`.
+    name: `json`, `debezium`, `avro`, `protobuf`, `string` or `binary`.
     schema: Text, or `@FILE`: DDL for json (and for string: `name TYPE`), an Avro schema, a Protobuf descriptor file. None
         takes it from the registry, or from the table.
     message: Protobuf's name of the message.
@@ -264,11 +265,12 @@ class JsonFormat:
         """Name of the envelope's last field, which no text can contain."""
         self._is_key, self._is_framed = spec.what == "key", bool(spec.is_framed)
 
-    def _bytes(self, data: str) -> Column:
+    def bytes_of(self, data: str) -> Column:
+        """Return the JSON of a column, without its frame."""
         return unframed(data) if self._is_framed else f.col(data)
 
     def _envelope(self, data: str) -> Column:
-        return f.concat(f.lit(f'{{"{OBJECT}":'), self._bytes(data).cast("string"), f.lit(f',"{self._end}":true}}'))
+        return f.concat(f.lit(f'{{"{OBJECT}":'), self.bytes_of(data).cast("string"), f.lit(f',"{self._end}":true}}'))
 
     def parsed(self, records: DataFrame, data: str) -> Column:
         # Spark's parser stops at the object's end, and fails for text without an object. An envelope prevents both. The text has not
@@ -284,7 +286,7 @@ class JsonFormat:
         return f.from_json(self._envelope(data), schema, options | STRICT)
 
     def decoded(self, data: str, parsed: Column) -> tuple[Column, Column]:
-        bytes_ = self._bytes(data)
+        bytes_ = self.bytes_of(data)
         text, found = bytes_.cast("string"), parsed.getField(OBJECT)
         fits = parsed.getField(CORRUPT).isNull() & parsed.getField(self._end) & found.isNotNull()
         # A text whose only closing brace is its end cannot close the envelope; others are parsed once more.

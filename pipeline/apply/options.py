@@ -127,19 +127,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     bytes_ = parser.add_argument_group("decoding of keys and values")
     for what, default in (("key", "string"), ("value", "json")):
         bytes_.add_argument(
-            f"--{what}-format", choices=("json", "avro", "protobuf", "string", "binary"), default=default,
-            help=f"format of the {what} (default: %(default)s)",
+            f"--{what}-format", choices=("json", "debezium", "avro", "protobuf", "string", "binary"),
+            default=default, help=f"format of the {what}; debezium is JSON in Debezium's envelope (default: %(default)s)",
         )  # fmt: skip
         bytes_.add_argument(
             f"--{what}-schema", metavar="TEXT|@FILE",
-            help="json: columns, e.g. `city STRING, orders BIGINT`, or infer; string, binary: the one column; avro: a"
+            help="json, debezium: columns, e.g. `city STRING, orders BIGINT`, or infer; string, binary: the one column; avro: a"
             " schema; protobuf: @FILE of protoc --descriptor_set_out"
-            + ("" if what == "key" else " (default of json: the columns of the table)"),
+            + ("" if what == "key" else " (default of json and debezium: the columns of the table)"),
         )  # fmt: skip
         bytes_.add_argument(f"--{what}-message", metavar="NAME", help="protobuf: name of the message")
         bytes_.add_argument(
             f"--{what}-framing", choices=("none", "confluent"),
-            help="header before the data of avro, protobuf or json (default: confluent for avro with --registry, else none)",
+            help="header before the data of avro, protobuf, json or debezium (default: confluent for avro with --registry, else none)",
         )  # fmt: skip
     bytes_.add_argument(
         "--registry",

@@ -27,6 +27,7 @@ from ..spark.failures import failures_translated
 from ..spark.interrupts import interrupts_deferred
 from ..stores.stores import opened_store
 from .applier import Applied, Applier, offsets_text
+from .debezium import DEBEZIUM, Envelope, row_spec
 from .delta_rs_table import DeltaRsTable
 from .formats import BinaryFormat, Format, FormatSpec, JsonFormat, TextFormat, parsed_ddl, sampled_json, schema_text
 from .merge_sql import DELETED, PLACE
@@ -132,6 +133,7 @@ def applier(
             aside=None if job.undecodable_to is None else table(job.table_format, job.undecodable_to),
             keeps_deleted=job.keeps_deleted,
             adds_columns=job.adds_columns,
+            envelopes=[Envelope(each) for each in (job.key, job.value) if each.name == DEBEZIUM],
             say=job.say,
         )
         made.prepare(session, creates=job.creates)
@@ -299,8 +301,13 @@ def format_of(session: SparkSession, job: ApplyJob, spec: FormatSpec, known: Str
 
         return ProtobufFormat(spec, session)
     option, text = f"--{spec.what}-schema", schema_text(spec)
+    envelopes = [Envelope(spec)] if spec.name == DEBEZIUM else []
+    spec = row_spec(spec) if envelopes else spec
     if text is not None and text.strip().lower() == "infer":
-        return JsonFormat(sampled_json(records_of(session.read, job), spec.what, spec), spec)
+        records = records_of(session.read, job)
+        for each in envelopes:
+            records = each.opened(records)
+        return JsonFormat(sampled_json(records, spec.what, spec), spec)
     if text is not None:
         return JsonFormat(parsed_ddl(text, option), spec)
     if known is None:
