@@ -33,7 +33,7 @@ from .formats import BinaryFormat, Format, FormatSpec, JsonFormat, TextFormat, p
 from .merge_sql import DELETED, PLACE
 from .options import table_format
 from .packages import check_packages
-from .sql_tables import DeltaTable, IcebergTable
+from .sql_tables import DeltaTable, IcebergTable, confs
 from .table import Table
 from .topics import (
     TopicNow,
@@ -65,6 +65,8 @@ BATCH_BYTES, BATCH_SHARE = 1 << 30, 0.1
 BATCH_OFFSETS = 1_000_000
 """Number of offsets of a batch if the size of the log is unknown."""
 SLACK = 1.01
+BYTES_A_TASK, TASKS_MAX = 128 << 20, 20_000
+"""Bytes of the log for each task of a first load, and a limit, as the exchange has a block for each pair of tasks."""
 LOOK_EVERY_S = 1
 """Interval of checks for an interrupt while the stream runs, in seconds."""
 KAFKA_DEFAULTS = {"isolation.level": "read_committed", "max.poll.records": "10000"}
@@ -219,7 +221,13 @@ def load(session: SparkSession, made: Applier, now: TopicNow, begun: Mapping[int
         f"{job.table}: first load of {job.topic}: {now.offsets_from(begun)} offsets of {len(now.spans)} partitions{size}, up"
         f" to {offsets_text(now.ends())}"
     )
-    made.load(records_of(session.read, job, begun, now.ends()), now.ends())
+    tasks = min(TASKS_MAX, math.ceil((now.size_bytes or 0) / BYTES_A_TASK))
+    reader = session.read
+    if job.data_dir is None and tasks > len(now.spans):  # otherwise Spark's connector has one task for each partition
+        reader = reader.option("minPartitions", str(tasks))
+    shuffled = max(tasks, int(session.conf.get("spark.sql.shuffle.partitions") or 0))
+    with confs(session, {"spark.sql.shuffle.partitions": str(shuffled)}):
+        made.load(records_of(reader, job, begun, now.ends()), now.ends())
 
 
 def batch_offsets(session: SparkSession, made: Applier, now: TopicNow, begun: Mapping[int, int], job: ApplyJob) -> int:
