@@ -125,7 +125,18 @@ def parsed(text: str, option: str) -> Any:
 
 
 def names(schema: Any) -> set[str]:
-    return {field["name"] for field in schema["fields"]}
+    """Return the names of a record's fields, and of those of each record in it: `Address.street`."""
+    found, left = {field["name"] for field in schema["fields"]}, [field["type"] for field in schema["fields"]]
+    while left:
+        kind = left.pop()
+        if isinstance(kind, list):
+            left += kind
+        elif isinstance(kind, dict) and kind.get("type") == "record":
+            found |= {f"{kind['name']}.{field['name']}" for field in kind["fields"]}
+            left += [field["type"] for field in kind["fields"]]
+        elif isinstance(kind, dict):
+            left += [kind[name] for name in ("type", "items", "values") if name in kind]
+    return found
 
 
 def spark_type(schema: Any, what: str) -> StructType:
