@@ -11,7 +11,7 @@ A table without rows is filled by `load` instead: one pass over all records, one
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import BooleanType, StructField, StructType
 
 from ..errors import CorruptSourceError, UsageError
-from .debezium import Envelope
+from .debezium import Enveloped, reason_column
 from .formats import Format, ddl
 from .merge_sql import DELETED, OFFSET, PARTITION, PLACE, TIMESTAMP, Columns
 from .newest import BAD, KEY, MOVED, VALUE, BatchContents, columns_of, contents, newest, newest_of_one_partition
@@ -71,8 +71,6 @@ class Applier:
     keeps_deleted: bool = False
     adds_columns: bool = False
     begun_at: AppliedState | None = None
-    envelopes: Sequence[Envelope] = ()
-    """Envelopes of keys and values, opened before they are decoded."""
     say: Callable[[str], None] = lambda line: None
     applied: Applied = field(default_factory=Applied)
     is_missing: bool = False
@@ -316,7 +314,8 @@ class Applier:
         """Return KEY, the reason BAD why it cannot be decoded, the place, and VALUE in bytes."""
         raw = {"raw_key": f.col("key"), "raw_value": f.col("value")} if self.aside is not None else {}
         records = records.withColumns(raw) if raw else records
-        for envelope in self.envelopes:
+        envelopes = [each.envelope for each in (self.key, self.value) if isinstance(each, Enveloped)]
+        for envelope in envelopes:
             records = envelope.opened(records)
         records = records.withColumn("parsed", self.key.parsed(records, "key"))
         has_key = f.col("key").isNotNull()
@@ -327,7 +326,7 @@ class Applier:
                 null_field, f.when(key.getField(each.name).isNull(), f.lit(f"no {each.name} in its key"))
             )
         reasons = [f.when(~has_key, f.lit("no key")), prefixed("key", bad_key), null_field]
-        why = f.coalesce(*reasons, *(prefixed(each.what, f.col(each.bad)) for each in self.envelopes))
+        why = f.coalesce(*reasons, *(prefixed(each.what, f.col(reason_column(each.what))) for each in envelopes))
         return records.select(
             key.alias(KEY),
             f.col("value").alias(VALUE),

@@ -11,6 +11,7 @@ names them. With `adds_columns` the newest schema of the subject becomes the rea
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as f
@@ -28,13 +29,23 @@ OK = "__ottla_ok"
 
 
 class AvroFormat:
-    def __init__(self, spec: FormatSpec, topic: str, *, adds_columns: bool = False) -> None:
+    def __init__(
+        self,
+        spec: FormatSpec,
+        topic: str,
+        *,
+        adds_columns: bool = False,
+        part: Callable[[Any], Any] = lambda schema: schema,
+    ) -> None:
         """
+        Args:
+            part: Returns the part of a schema that is read.
+
         Raises:
             UsageError: A schema is missing, or is not that of a record.
             PipelineError: The registry cannot be reached.
         """
-        self._what, self._adds_columns = spec.what, adds_columns
+        self._what, self._adds_columns, self._part = spec.what, adds_columns, part
         self._subject = spec.subject or f"{topic}-{spec.what}"
         self._registry: Registry | None = None if spec.registry is None else registry(spec.registry)
         self._is_framed = self._registry is not None if spec.is_framed is None else spec.is_framed
@@ -44,7 +55,7 @@ class AvroFormat:
             if self._registry is None:
                 raise UsageError(f"--{spec.what}-format avro: expected --registry or --{spec.what}-schema @FILE")
             text = self._registry.latest(self._subject)
-        self._reader = parsed(text, f"--{spec.what}-schema")
+        self._reader = part(parsed(text, f"--{spec.what}-schema"))
         self._seen: set[int] = set()
         self._ids: list[int] = []
         """Ids of the schemas of the last frame."""
@@ -89,10 +100,10 @@ class AvroFormat:
         self._seen |= set(ids)
         if new and not self._is_pinned:
             if self._adds_columns:
-                self._reader = parsed(self._registry.latest(self._subject), f"subject {self._subject}")
+                self._reader = self._part(parsed(self._registry.latest(self._subject), f"subject {self._subject}"))
                 self._spark_type = None
             for each in new:
-                if more := names(writers[each]) - names(self._reader):
+                if more := names(self._part(writers[each])) - names(self._reader):
                     raise CorruptSourceError(
                         f"schema {each} of the {self._what}s has {', '.join(sorted(more))}, which the table does not have:"
                         f" --add-columns with the newest schema of {self._subject}, or --{self._what}-schema @FILE without it"

@@ -4,8 +4,8 @@
     string      one column of UTF-8 text, cast to its type
     binary      one column of the unchanged bytes
     json        fields of an object, of the types of a schema (DDL); a value's other fields are left out
-    debezium    the same, of the object in an envelope: `debezium`
     avro        fields of a record: `avro_format`
+    debezium, debezium-avro    the same, of a row in an envelope: `debezium`
     protobuf    fields of a message: `protobuf_format`
 
 Undecodable data differs from null: a converter returns a struct, and the reason if decoding failed.
@@ -89,7 +89,7 @@ class Format(Protocol):
 class FormatSpec:
     """Format of keys, or of values, as the user specifies it.
 
-    name: `json`, `debezium`, `avro`, `protobuf`, `string` or `binary`.
+    name: `json`, `avro`, `debezium`, `debezium-avro`, `protobuf`, `string` or `binary`.
     schema: Text, or `@FILE`: DDL for json (and for string: `name TYPE`), an Avro schema, a Protobuf descriptor file. None
         takes it from the registry, or from the table.
     message: Protobuf's name of the message.

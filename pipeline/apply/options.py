@@ -127,8 +127,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     bytes_ = parser.add_argument_group("decoding of keys and values")
     for what, default in (("key", "string"), ("value", "json")):
         bytes_.add_argument(
-            f"--{what}-format", choices=("json", "debezium", "avro", "protobuf", "string", "binary"),
-            default=default, help=f"format of the {what}; debezium is JSON in Debezium's envelope (default: %(default)s)",
+            f"--{what}-format", default=default,
+            choices=("json", "avro", "debezium", "debezium-avro", "protobuf", "string", "binary"),
+            help=f"format of the {what}; debezium is JSON in Debezium's envelope (default: %(default)s)",
         )  # fmt: skip
         bytes_.add_argument(
             f"--{what}-schema", metavar="TEXT|@FILE",

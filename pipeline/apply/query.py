@@ -26,8 +26,9 @@ from ..source.data_source_api import HAS_READ_LIMITS
 from ..spark.failures import failures_translated
 from ..spark.interrupts import interrupts_deferred
 from ..stores.stores import opened_store
+from . import debezium
 from .applier import Applied, Applier, offsets_text
-from .debezium import DEBEZIUM, Envelope, row_spec
+from .debezium import Enveloped
 from .delta_rs_table import DeltaRsTable
 from .formats import BinaryFormat, Format, FormatSpec, JsonFormat, TextFormat, parsed_ddl, sampled_json, schema_text
 from .merge_sql import DELETED, PLACE
@@ -121,7 +122,7 @@ def applier(
         target = table(job.table_format, job.table)
         if job.undecodable_to is not None and os.path.abspath(job.undecodable_to) == os.path.abspath(job.table):
             raise UsageError(f"--undecodable-to: expected another table than --table, found {job.undecodable_to}")
-        check_packages(session, [job.table_format, job.key.name, job.value.name])
+        check_packages(session, [job.table_format, *decoders(job)])
         if not job.creates and not target.exists(session):
             raise UsageError(f"{target.name}: expected a table, found none (--create makes it)")
         key = format_of(session, job, job.key)
@@ -135,13 +136,17 @@ def applier(
             aside=None if job.undecodable_to is None else table(job.table_format, job.undecodable_to),
             keeps_deleted=job.keeps_deleted,
             adds_columns=job.adds_columns,
-            envelopes=[Envelope(each) for each in (job.key, job.value) if each.name == DEBEZIUM],
             say=job.say,
         )
         made.prepare(session, creates=job.creates)
         if not job.topic_made_anew:
             check_topic_id(job.topic, made.state(session).topic_id, made.topic_id)
         return made
+
+
+def decoders(job: ApplyJob) -> list[str]:
+    """Return the formats of keys and values, without those of envelopes."""
+    return [each.name.removeprefix(f"{debezium.JSON}-") for each in (job.key, job.value)]
 
 
 def topic_id_of(session: SparkSession, job: ApplyJob) -> Callable[[], str | None]:
@@ -157,7 +162,7 @@ def topic_id_of(session: SparkSession, job: ApplyJob) -> Callable[[], str | None
             "applier: expected kafka={'bootstrap.servers': …} or data_dir=…, found neither: each batch checks there whether the"
             " topic was deleted and created again"
         )
-    check_packages(session, [job.table_format, "kafka", job.key.name, job.value.name])
+    check_packages(session, [job.table_format, "kafka", *decoders(job)])
     return lambda: topic_id_of_kafka(session, job.topic, job.kafka)
 
 
@@ -300,29 +305,36 @@ def format_of(session: SparkSession, job: ApplyJob, spec: FormatSpec, known: Str
         return TextFormat(spec)
     if spec.name == "binary":
         return BinaryFormat(spec)
-    if spec.name == "avro":
+    if spec.name in {"avro", debezium.AVRO}:
         from .avro_format import AvroFormat
 
-        return AvroFormat(spec, job.topic, adds_columns=job.adds_columns)
+        if spec.name == "avro":
+            return AvroFormat(spec, job.topic, adds_columns=job.adds_columns)
+        if spec.what == "key":
+            raise UsageError(
+                f"--key-format: expected avro, as Debezium's keys in Avro have no envelope, found {spec.name}"
+            )
+        envelopes = AvroFormat(spec, job.topic, adds_columns=job.adds_columns, part=debezium.change_schema)
+        return debezium.avro_changes(envelopes)
     if spec.name == "protobuf":
         from .protobuf_format import ProtobufFormat
 
         return ProtobufFormat(spec, session)
     option, text = f"--{spec.what}-schema", schema_text(spec)
-    envelopes = [Envelope(spec)] if spec.name == DEBEZIUM else []
-    spec = row_spec(spec) if envelopes else spec
+    envelope = debezium.json_changes(spec) if spec.name == debezium.JSON else None
+    spec = spec if envelope is None else debezium.row_spec(spec)
     if text is not None and text.strip().lower() == "infer":
         records = records_of(session.read, job)
-        for each in envelopes:
-            records = each.opened(records)
-        return JsonFormat(sampled_json(records, spec.what, spec), spec)
-    if text is not None:
-        return JsonFormat(parsed_ddl(text, option), spec)
+        records = records if envelope is None else envelope.opened(records)
+        known = sampled_json(records, spec.what, spec)
+    elif text is not None:
+        known = parsed_ddl(text, option)
     if known is None:
         raise UsageError(f"{option}: expected columns such as `city STRING, orders BIGINT`, or infer, found none")
     if not known.fields:
         raise UsageError(f"{option}: expected columns such as `city STRING, orders BIGINT`, found a table without any")
-    return JsonFormat(known, spec)
+    found = JsonFormat(known, spec)
+    return found if envelope is None else Enveloped(envelope, found)
 
 
 def values_of(session: SparkSession, target: Table, keys: Sequence[str]) -> StructType | None:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 def run(options: argparse.Namespace, say: Say, progress: JobProgress) -> tuple[ApplyJob, Applied]:
     """Run the stream that the options describe, and return the job and its result. Errors are raised."""
     source = "kafka" if options.data_dir is None else "ottla"
-    check_requirements([options.table_format, source, options.key_format, options.value_format], options.conf)
+    decoders = [each.removeprefix("debezium-") for each in (options.key_format, options.value_format)]
+    check_requirements([options.table_format, source, *decoders], options.conf)
     from ..apply.query import apply
     from ..spark.tasks import running_tasks
 

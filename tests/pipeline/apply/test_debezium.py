@@ -12,9 +12,10 @@ pytest.importorskip("pyspark", reason="needs the extra ottla[spark]")
 pytest.importorskip("deltalake", reason="needs the extra ottla[delta-rs]")
 
 from ottla.pipeline.apply.applier import Applier
+from ottla.pipeline.apply.debezium import change_schema
 from ottla.pipeline.apply.formats import FormatSpec
 from ottla.pipeline.apply.query import ApplyJob, applier
-from ottla.pipeline.errors import CorruptSourceError
+from ottla.pipeline.errors import CorruptSourceError, UsageError
 from support.pipeline.changes import TOPIC, Change, batch
 
 if TYPE_CHECKING:
@@ -37,13 +38,14 @@ def envelope(op: str, after: dict[str, Any] | None, before: dict[str, Any] | Non
 
 
 def record(offset: int, key: int, value: dict[str, Any] | None, *, has_schemas: bool, frame: bytes = b"") -> Change:
-    texts = [
-        None
-        if each is None
-        else frame + json.dumps({"schema": SCHEMA, "payload": each} if has_schemas else each).encode()
-        for each in ({"id": key}, value)
-    ]
-    return Change(0, offset, *texts)
+    def text(part: dict[str, Any] | None) -> bytes | None:
+        return (
+            None
+            if part is None
+            else frame + json.dumps({"schema": SCHEMA, "payload": part} if has_schemas else part).encode()
+        )
+
+    return Change(0, offset, text({"id": key}), text(value))
 
 
 def made_of(spark: SparkSession, path: Path, framing: bool = False, **options: Any) -> Applier:
@@ -120,3 +122,27 @@ def test_a_key_without_the_columns_of_the_schema_is_undecodable(spark: SparkSess
     feed = [Change(0, 0, b'{"schema": {}, "payload": {"no": 1}}', json.dumps(envelope("c", oslo(1))).encode())]
     with pytest.raises(CorruptSourceError, match="found a key that is not a JSON object with only id"):
         made_of(spark, tmp_path)(batch(spark, feed), 0)
+
+
+ROW = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "long"}]}
+OP = {"name": "op", "type": "string"}
+SOURCE = {"name": "source", "type": {"type": "record", "name": "Source", "fields": [{"name": "lsn", "type": "long"}]}}
+
+
+def avro_schema(*fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": "Envelope", "namespace": "shop", "fields": list(fields)}
+
+
+@pytest.mark.parametrize(("before", "after"), [(ROW, "Value"), ("Value", ROW), (ROW, "shop.Value")])
+def test_only_the_row_and_the_op_of_an_avro_envelope_are_read(before: Any, after: Any) -> None:
+    schema = avro_schema(
+        {"name": "before", "type": ["null", before]}, {"name": "after", "type": ["null", after]}, SOURCE, OP
+    )
+    own = {"name": "after", "type": ["null", ROW], "default": None}
+    assert change_schema(schema) == avro_schema(own, OP)
+
+
+@pytest.mark.parametrize("fields", [[OP], [{"name": "after", "type": ["null", ROW]}, SOURCE], [OP, SOURCE]])
+def test_an_avro_schema_without_an_envelope_is_refused(fields: list[dict[str, Any]]) -> None:
+    with pytest.raises(UsageError, match="expected Debezium's envelope with the fields op and after, found"):
+        change_schema(avro_schema(*fields))
