@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from .run.session import builder as builder
     from .run.session import session as session
     from .snapshot.latest import latest as latest
-    from .snapshot.read_snapshot import read_snapshot as read_snapshot
     from .source.source import malformed as malformed
     from .source.source import read as read
     from .source.source import register as register
@@ -26,7 +25,6 @@ _MODULES = {
     "latest": "snapshot.latest",
     "malformed": "source.source",
     "read": "source.source",
-    "read_snapshot": "snapshot.read_snapshot",
     "register": "source.source",
     "session": "run.session",
 }

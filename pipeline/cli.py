@@ -208,12 +208,15 @@ def _verify(commands: Commands) -> None:
 def _snapshot(commands: Commands) -> None:
     parser = _command(commands, "snapshot", "write the latest value of each key as Parquet")
     _log_options(parser, is_one=True)
-    parser.add_argument("--out", required=True, metavar="DIR", help="new directory, or address in an object store")
+    parser.add_argument("--out", required=True, metavar="DIR", help="new directory")
     parser.add_argument("--overwrite", action="store_true", help="replace an existing snapshot")
-    parser.add_argument(
-        "--since", metavar="DIR",
-        help="earlier snapshot, which may be --out: read only newer records, and layer them over its files",
-    )  # fmt: skip
+    parser.add_argument("--since", type=_no_layers, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+
+
+def _no_layers(_text: str) -> NoReturn:
+    raise argparse.ArgumentTypeError(
+        "not supported any more: take a full snapshot, or keep a table up to date with `ottla-spark apply --data-dir`"
+    )
 
 
 def _restore(commands: Commands) -> None:
@@ -246,7 +249,7 @@ def _restore(commands: Commands) -> None:
 
 
 def _apply(commands: Commands) -> None:
-    text = "apply a change feed to a table with one row per key: Delta Lake, Apache Iceberg or Parquet"
+    text = "apply a change feed to a table with one row per key: Delta Lake or Apache Iceberg"
     parser = _described(commands, "apply", text)
     add_options(parser)
     _spark_options(parser)

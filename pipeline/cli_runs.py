@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
         return _doctor(options)
     say, progress = _voices(options)
     if options.command == "apply":
-        return _apply(options, say)
+        return _apply(options, say, progress)
     confs = options.conf
     # The steps of these jobs do not count themselves: Spark's own line does.
     if options.command == "verify" and options.bootstrap is not None:
@@ -138,8 +138,7 @@ def _verify(call: Call, options: argparse.Namespace) -> int:
 
 def _snapshot(call: Call, options: argparse.Namespace) -> int:
     made = call(jobs.snapshot)
-    changed = "" if made.since is None else f" have changed since {made.since}"
-    return _print(options, made._asdict(), [f"{made.path}: {made.keys} keys of {made.partitions} partitions{changed}"])
+    return _print(options, made._asdict(), [f"{made.path}: {made.keys} keys of {made.partitions} partitions"])
 
 
 def _restore(options: argparse.Namespace) -> int:
@@ -163,10 +162,10 @@ def _restore(options: argparse.Namespace) -> int:
     return _print(options, done._asdict(), [line])
 
 
-def _apply(options: argparse.Namespace, say: Say) -> int:
+def _apply(options: argparse.Namespace, say: Say, progress: JobProgress) -> int:
     from .run import apply_run
 
-    job, done = apply_run.run(options, say)
+    job, done = apply_run.run(options, say, progress)
     aside = f", {done.undecodable} of them put aside" if done.undecodable else ""
     return _print(
         options,

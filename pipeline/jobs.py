@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from .apply.applier import Applied, Applier
     from .run.check import CheckReport
-    from .snapshot.layers import SnapshotResult
+    from .snapshot.snapshot import SnapshotResult
     from .verify.findings import VerifyReport
 
 
@@ -223,34 +223,21 @@ def snapshot(
     topic: str,
     out: str,
     overwrite: bool = False,
-    since: str | None = None,
     **options: Any,
 ) -> SnapshotResult:
-    """`ottla-spark snapshot`: write the newest value of each key. Options are those of `job`.
-
-    Args:
-        since: An earlier snapshot, which may be `out` itself: only later records are read.
-    """
+    """`ottla-spark snapshot`: write the newest value of each key. Options are those of `job`."""
     check_the_extra()
-    from .snapshot.places import since_of
     from .snapshot.snapshot import rounds_here, take_snapshot
-    from .snapshot.store_snapshot import check_place
 
     asked = job(spark, data_dir, topic=topic, **options)
-    check_place(out, since)
     store, now_ms = asked.store(), asked.now_ms()
-    earlier = None
-    if since is not None:
-        earlier = since_of(store, since, topic, asked.partition, now_ms=asked.now_ms, configs=asked.configs)
     with asked.engine.watched(f"snapshot {topic}", topic) as (session, watch):
         run = rounds_here(topic, watch)
         if session is not None:
             from .snapshot.snapshot_job import rounds_on
 
             run = rounds_on(session, topic, watch=watch)
-        return take_snapshot(
-            store, topic, out, run, now_ms=now_ms, partition=asked.partition, overwrite=overwrite, since=earlier
-        )
+        return take_snapshot(store, topic, out, run, now_ms=now_ms, partition=asked.partition, overwrite=overwrite)
 
 
 def apply(spark: SparkSession, *, topic: str, table: str, table_format: str, **options: Any) -> Applied:

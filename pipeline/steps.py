@@ -49,6 +49,8 @@ class Watch:
         """
         self.about = about
         self.steps: tuple[Step, ...] = ()
+        self.running: Callable[[], str] = str
+        """Return the step that runs now, for work that Spark itself divides; empty if none does."""
         self._counter = counter
 
     def begin(self, about: str) -> None:
@@ -64,6 +66,7 @@ class Watch:
     def __str__(self) -> str:
         """Format the steps that are not done: `orders-0: segments scanned 312 of 400, buckets merged 0 of 40`."""
         steps = [str(step) for step in self.steps if step.done() < step.total]
+        steps += [running] if (running := self.running()) else []
         return f"{self.about}: {', '.join(steps)}" if steps else ""
 
 

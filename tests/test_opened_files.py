@@ -30,7 +30,6 @@ _ALWAYS = re.compile(
 _WRITING = re.compile(r"[bt]?(?:[wax][bt]?\+?|r[bt]?\+)[bt]?")
 ALLOWED = {
     ("pipeline/snapshot/targets.py", "pq.ParquetWriter"): "a name that is drawn, in a folder that the job has made",
-    ("pipeline/snapshot/layers.py", "pq.write_table"): "in a folder that the job has made",
 }
 
 

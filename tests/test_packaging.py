@@ -331,6 +331,7 @@ def test_the_audit_covers_every_run_time_library() -> None:
     extras = PROJECT["project"]["optional-dependencies"]
     assert set(extras) - set(EXTRAS) == {
         "spark",
+        "delta-rs",
         "spark-delta",
         "spark-iceberg",
         "docs",

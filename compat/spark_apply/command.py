@@ -17,6 +17,8 @@ import psutil
 from .environments import Environment, variables
 
 TIMEOUT_S = 1_800
+FIRST_LOAD = 0
+"""Number of the batch that begins with the line of a first load."""
 CONFS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -66,7 +68,9 @@ class Running:
         for line in self.process.stderr:
             self._log.write(line.encode())
             self._log.flush()
-            if " records" in line and ", up to " in line:
+            if ": first load of " in line:
+                self.on_batch(FIRST_LOAD)
+            elif " records" in line and ", up to " in line:
                 self.batches += 1
                 self.on_batch(self.batches)
             if line.startswith("ottla-spark: "):

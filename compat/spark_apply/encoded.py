@@ -31,6 +31,16 @@ def avro(values: Iterable[str | int | None]) -> bytes:
     return found
 
 
+def avro_envelope(schema_id: int, op: str, after: Sequence[str | int | None] | None) -> bytes:
+    """Frame Debezium's envelope, without the row before. The source has a text and a number that may be null."""
+    found = avro([None]) + (avro([None]) if after is None else varint(2) + avro(after))
+    return struct.pack(">bI", 0, schema_id) + found + _text("shop") + avro([None]) + _text(op)
+
+
+def _text(text: str) -> bytes:
+    return varint(2 * len(text.encode())) + text.encode()
+
+
 def avro_framed(schema_id: int, values: Iterable[str | int | None]) -> bytes:
     """Frame a value as Confluent's serializer does."""
     return struct.pack(">bI", 0, schema_id) + avro(values)

@@ -43,6 +43,9 @@ KINDS = {
 """Newest releases on 2026-11-25, of Maven Central and the Python package index."""
 
 
+DEBEZIUM, CONNECT = "3.6.1.Final", "4.4.0"
+
+
 class Environment(NamedTuple):
     kind: Kind
     python: Path
@@ -69,6 +72,14 @@ def environment(name: str) -> Environment:
 def format_jars(name: str, kind: Kind) -> list[Path]:
     """Return the jars of Spark's functions for a format, `avro` or `protobuf`; empty if they cannot be downloaded."""
     return _copied(f"org.apache.spark:spark-{name}_2.13:{kind.formats}", f"spark-{name}-{kind.formats}")
+
+
+@fetches("maven")
+def debezium_jars() -> list[Path]:
+    """Return the jars of Debezium's envelope and of Kafka Connect's JSON converter; empty if they cannot be downloaded."""
+    packages = (f"io.debezium:debezium-embedded:{DEBEZIUM}", f"org.apache.kafka:connect-json:{CONNECT}")
+    found = [_copied(package, package.rpartition(":")[0].rpartition(":")[2]) for package in packages]
+    return [jar for jars in found for jar in jars] if all(found) else []
 
 
 @fetches("maven")

@@ -13,8 +13,9 @@ from confluent_kafka import TopicPartition
 
 from ..support.clients.steps import admin, create_topic
 from ..support.suite import Suite
-from .encoded import INT64, STRING, avro, avro_framed, descriptor_set, message, message_framed
-from .environments import Environment, format_jars
+from .debezium import AFTER_ALL, AFTER_HALF, HALF, written_by_debezium
+from .encoded import INT64, STRING, avro, avro_envelope, avro_framed, descriptor_set, message, message_framed
+from .environments import Environment, debezium_jars, format_jars
 from .user import Commands, Rows, holds, refused, registry, written
 
 USAGE, CORRUPT, CHANGED, SPARK_FAILED, INTERRUPTED = 1, 3, 4, 6, 130
@@ -23,6 +24,19 @@ USAGE, CORRUPT, CHANGED, SPARK_FAILED, INTERRUPTED = 1, 3, 4, 6, 130
 def avro_schema(*fields: tuple[str, str]) -> str:
     made = [{"name": name, "type": ["null", kind], "default": None} for name, kind in fields]
     return json.dumps({"type": "record", "name": "customer", "fields": made})
+
+
+def envelope_schema(row: str) -> str:
+    """Return the schema of Debezium's envelope of rows of a schema."""
+    fields = [
+        {"name": "before", "type": ["null", {**json.loads(row), "name": "Value"}], "default": None},
+        {"name": "after", "type": ["null", "Value"], "default": None},
+        {"name": "source", "type": {"type": "record", "name": "Source", "fields": [
+            {"name": "db", "type": "string"}, {"name": "lsn", "type": ["null", "long"], "default": None},
+        ]}},
+        {"name": "op", "type": "string"},
+    ]  # fmt: skip
+    return json.dumps({"type": "record", "name": "Envelope", "namespace": "shop.public.customers", "fields": fields})
 
 
 ONE = avro_schema(("city", "string"), ("orders", "long"))
@@ -37,8 +51,11 @@ def judge(suite: Suite, of: Environment, bootstrap: str, work: Path) -> None:
         for name, part in (("avro", avro_framed_and_not), ("protobuf", protobuf_framed_and_not)):
             if jars[name]:
                 part(suite, commands)
+                if name == "avro":
+                    debezium_avro(suite, commands)
             else:
                 suite.skip(f"{of.kind.name}: {name}", f"spark-{name}_2.13:{of.kind.formats} is not to be had")
+        debezium(suite, commands)
         losses(suite, commands)
         made_anew(suite, commands)
         created_again(suite, commands)
@@ -197,6 +214,52 @@ def protobuf_framed_and_not(suite: Suite, commands: Commands) -> None:
     refused(suite, commands, "Protobuf without a message's name", ran, USAGE, "expected --value-message NAME")
     ran = commands.apply("message", *schema[:2], *schema[4:])
     refused(suite, commands, "Protobuf without a file", ran, USAGE, "expected a descriptor file")
+
+
+def debezium(suite: Suite, commands: Commands) -> None:
+    """Check changes of Debezium's own envelopes: a first load, and later batches."""
+    name = commands.of.kind.name
+    if not (jars := debezium_jars()):
+        suite.skip(f"{name}: debezium", "Debezium's jars cannot be downloaded")
+        return
+    options = ["--key-format", "debezium", "--key-schema", "key STRING", "--value-format", "debezium"]
+    for what, records in zip(("with-schemas", "without-schemas"), written_by_debezium(commands.of, jars), strict=True):
+        topic = f"debezium-{what}"
+        written(commands, topic, *records[:HALF])
+        ran = commands.apply(topic, "--create", *options, "--value-schema", "city STRING, orders BIGINT")
+        holds(suite, commands, f"Debezium {what}, a first load", ran, topic, AFTER_HALF)
+        written(commands, topic, *records[HALF:])
+        holds(suite, commands, f"Debezium {what}, later batches", commands.apply(topic, *options), topic, AFTER_ALL)
+        inferred = commands.apply(topic, "--create", *options, "--value-schema", "infer", table=f"{topic}-inferred")
+        holds(suite, commands, f"Debezium {what}, its schema inferred", inferred, f"{topic}-inferred", AFTER_ALL)
+
+
+def debezium_avro(suite: Suite, commands: Commands) -> None:
+    """Check envelopes in Avro: changes, deletions, a new column of the row."""
+    known = {7: envelope_schema(ONE)}
+    with registry(known, f"{commands.topic('debezium-avro')}-value") as url:
+        options = ["--value-format", "debezium-avro", "--registry", url]
+        changes: Sequence[tuple[str, str, list[str | int | None]]]
+        changes = (("a", "r", ["Oslo", 3]), ("b", "c", [None, 4]), ("b", "u", ["Bergen", 5]), ("c", "c", ["x", 1]))
+        written(commands, "debezium-avro", *((key, avro_envelope(7, op, row)) for key, op, row in changes))
+        written(commands, "debezium-avro", ("c", avro_envelope(7, "d", None)), ("c", None))
+        wanted: Rows = {"a": {"city": "Oslo", "orders": 3}, "b": {"city": "Bergen", "orders": 5}}
+        ran = commands.apply("debezium-avro", "--create", *options)
+        holds(suite, commands, "Debezium in Avro, a first load", ran, "debezium-avro", wanted)
+        written(commands, "debezium-avro", ("a", avro_envelope(7, "d", None)), ("d", avro_envelope(7, "c", ["x", 1])))
+        wanted = {"b": wanted["b"], "d": {"city": "x", "orders": 1}}
+        ran = commands.apply("debezium-avro", *options)
+        holds(suite, commands, "Debezium in Avro, later batches", ran, "debezium-avro", wanted)
+        known[9] = envelope_schema(TWO)
+        written(commands, "debezium-avro", ("e", avro_envelope(9, "c", ["y", 2, "NO"])))
+        pinned = ["--value-schema", "@envelope.avsc"]
+        (commands.work / "envelope.avsc").write_text(known[7])
+        ran = commands.apply("debezium-avro", "--create", *options, *pinned, table="debezium-pinned")
+        left_out = {**wanted, "e": {"city": "y", "orders": 2}}
+        holds(suite, commands, "Debezium in Avro, a new column left out", ran, "debezium-pinned", left_out)
+        ran = commands.apply("debezium-avro", *options, "--add-columns")
+        grown = {key: {**row, "country": "NO" if key == "e" else None} for key, row in left_out.items()}
+        holds(suite, commands, "Debezium in Avro, a new column added", ran, "debezium-avro", grown)
 
 
 def framed_message(values: Sequence[str | int]) -> bytes:

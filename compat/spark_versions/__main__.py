@@ -20,23 +20,20 @@ from xml.etree import ElementTree
 from ..support.environments import ROOT, copy_of_source, empty_environment, need_package_index, pip, run
 from ..support.suite import NotRunError, Options, Suite, run_suite
 
-LINES = ("3.5", "4.0", "4.3")
-"""Versions of PySpark: the oldest that is supported, the first with Python data sources, the newest."""
-QUICK_LINES = ("3.5",)
+LINES = ("4.0", "4.3")
+"""Versions of PySpark: the oldest that is supported, and the newest."""
+QUICK_LINES = ("4.0",)
 TESTS, QUICK_TESTS = (
     ("tests/pipeline",),
     ("tests/pipeline/spark", "tests/pipeline/compaction/test_compact.py"),
 )
 PARTS = ("tests", "connect")
-WITHOUT_CONNECT = ("3.5",)
-"""Versions with a Spark Connect that Ottla does not support."""
 OF_OURSELVES = "ottla["
 NOISE = (
-    "ignore:distutils Version classes:DeprecationWarning",
     "ignore::pytest.PytestUnraisableExceptionWarning",
     "ignore::ResourceWarning",
 )
-"""Warnings of PySpark 3.5's own code: it compares versions with distutils, and leaves sockets to the collector."""
+"""Warnings of PySpark's own code: older releases leave sockets to the collector."""
 TIMEOUT_S = 3 * 3600
 
 
@@ -72,7 +69,7 @@ def body(suite: Suite, options: Options) -> None:
             parts = wanted.part or (PARTS[:1] if options.quick else PARTS)
             if "tests" in parts:
                 judge(suite, line, python, wanted.java, tests, folder / f"results-{line}.xml")
-            if "connect" in parts and line not in WITHOUT_CONNECT:
+            if "connect" in parts:
                 judge_connect(suite, line, python, wanted.java, folder / f"connect-{line}")
 
 
@@ -103,10 +100,9 @@ def requirements() -> list[str]:
     extras = project["optional-dependencies"]
     every = [
         *project["dependencies"],
-        *(each for name in ("spark", "test", "test-pipeline", "oauth", "tls") for each in extras[name]),
+        *(each for name in ("spark", "delta-rs", "test", "test-pipeline", "oauth", "tls") for each in extras[name]),
     ]
-    own = [each for each in every if not each.startswith((OF_OURSELVES, "pyspark"))]
-    return [*own, "setuptools"]  # PySpark 3.5 has its distutils from there on newer Pythons
+    return [each for each in every if not each.startswith((OF_OURSELVES, "pyspark"))]
 
 
 def variables(python: Path, java: str) -> dict[str, str]:

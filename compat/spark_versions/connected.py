@@ -9,19 +9,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-import ottla
-from ottla.pipeline import cli, jobs, latest, read_snapshot, register
+from ottla.pipeline import jobs, latest, register
 from ottla.pipeline.errors import UsageError
 from ottla.pipeline.run.java import java_home
 from ottla.pipeline.source.source import PUSHDOWN_CONF
 from support.pipeline.stored_topic import TOPIC, stored_topic
 
 FULL = {("a", "3"), ("c", "1"), ("z", "1"), ("d", "1"), ("a", "p1 again"), ("e", "1")}
-LAYERED = FULL - {("c", "1"), ("e", "1")} | {("e", "2"), ("f", "1")}
-"""`c` deleted, `e` changed, `f` new."""
 
 
 def say(what: str, holds: bool, more: object = "") -> None:
@@ -35,9 +31,6 @@ def pairs(frame: object) -> set[tuple[str, str]]:
 def main() -> None:
     folder = Path(sys.argv[1])
     data_dir = str(stored_topic(folder))
-    full, layered = str(folder / "full"), str(folder / "layered")
-    snapshot = ["snapshot", data_dir, "--topic", TOPIC, "--master", "none", "--quiet"]
-    say("a snapshot is made, without Spark", cli.main([*snapshot, "--out", full]) == 0)
     os.environ["JAVA_HOME"] = str(java_home())
     session = SparkSession.builder.remote("local[2]").getOrCreate()
     say("the session is one of Connect", "connect" in type(session).__module__, f"Spark {session.version}")
@@ -53,22 +46,12 @@ def main() -> None:
         say(f"the format ottla, {what}", found == FULL, found ^ FULL)
     found = pairs(latest(session, data_dir, topic=TOPIC))
     say("latest", found == FULL, found ^ FULL)
-    found = pairs(read_snapshot(session, full))
-    say("read_snapshot", found == FULL, found ^ FULL)
-    with ottla.Broker(data_dir) as broker:
-        producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-        for partition, key, value in ((0, "c", None), (1, "e", "2"), (0, "f", "1")):
-            producer.produce(TOPIC, value, key, partition)
-        producer.flush(60)
-    say("a layer is made", cli.main([*snapshot, "--out", layered, "--since", full]) == 0)
-    found = pairs(read_snapshot(session, layered))
-    say("read_snapshot of layers", found == LAYERED, found ^ LAYERED)
     refusals: dict[str, Callable[[], object]] = {
         "compact": lambda: jobs.compact(session, data_dir, topic=TOPIC),
         "verify": lambda: jobs.verify(session, data_dir, topic=TOPIC),
         "snapshot": lambda: jobs.snapshot(session, data_dir, topic=TOPIC, out=str(folder / "x")),
         "check": lambda: jobs.check(session, data_dir),
-        "applier": lambda: jobs.applier(session, topic=TOPIC, table="t", table_format="parquet", data_dir=data_dir),
+        "applier": lambda: jobs.applier(session, topic=TOPIC, table="t", table_format="delta-rs", data_dir=data_dir),
     }
     for name, job in refusals.items():
         try:

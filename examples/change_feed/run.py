@@ -114,7 +114,7 @@ class Example:
         """Update the table: `ottla-spark apply`, through Spark's own Kafka connector or from the broker's files."""
         source = ["--bootstrap", self.listener] if self.source == "kafka" else ["--data-dir", self.data]
         jars = ",".join(str(CONNECTOR / jar) for jar in sorted(os.listdir(CONNECTOR))) if self.source == "kafka" else ""
-        table = ["--table", self.work / "table", "--table-format", "parquet", "--create"]
+        table = ["--table", self.work / "table", "--table-format", "delta-rs", "--create"]
         schemas = ["--key-schema", "customer STRING", "--value-schema", COLUMNS, "--conf", f"spark.jars={jars}"]
         self.run("-m", "ottla.pipeline.cli", "apply", "--topic", "customers", *source, *table, *schemas)
 

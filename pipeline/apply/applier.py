@@ -4,6 +4,8 @@
 
 A batch may come again, whole or in other pieces, with this checkpoint or another: records below the offsets of the table's
 state are skipped (`state`).
+
+A table without rows is filled by `load` instead: one pass over all records, one commit, no MERGE.
 """
 
 from __future__ import annotations
@@ -13,13 +15,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 from pyspark.sql.types import BooleanType, StructField, StructType
 
 from ..errors import CorruptSourceError, UsageError
+from .debezium import Enveloped, reason_column
 from .formats import Format, ddl
 from .merge_sql import DELETED, OFFSET, PARTITION, PLACE, TIMESTAMP, Columns
-from .newest import BAD, KEY, VALUE, BatchContents, contents, newest
+from .newest import BAD, KEY, MOVED, VALUE, BatchContents, columns_of, contents, newest, newest_of_one_partition
 from .state import AppliedState, standing
 from .table import Table, another_is_at_work
 from .topics import check_topic_id
@@ -29,11 +34,12 @@ if TYPE_CHECKING:
 
 ASIDE = "topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, key BINARY, value BINARY, reason STRING"
 ASIDE_KEYS = ("topic", "partition", "offset")
+UNDECODABLE = "ottla: a record cannot be decoded"
 
 
 @dataclass(slots=True)
 class Applied:
-    """Number of records and batches that were applied. Skipped ones are not counted."""
+    """Number of records and batches that were applied. Skipped ones are not counted, nor those that a first load's rows replace."""
 
     batches: int = 0
     records: int = 0
@@ -67,6 +73,8 @@ class Applier:
     begun_at: AppliedState | None = None
     say: Callable[[str], None] = lambda line: None
     applied: Applied = field(default_factory=Applied)
+    is_missing: bool = False
+    """Whether the table does not exist yet. A load creates it with its rows; everything else by `create`."""
     _last_id: str | None = None
     _checked: StructType | None = None
     _is_ready: bool = False
@@ -83,6 +91,7 @@ class Applier:
         session = frame.sparkSession
         if not self._is_ready:
             self.prepare(session)
+        self.create(session)
         stands = self._stands(session, batch)
         records = frame.where(f.col("topic") == self.topic).where(unapplied(stands.offsets))
         decoded = self._decoded(records).persist()
@@ -94,39 +103,118 @@ class Applier:
                 return
             self._check(session)
             self._put_aside(decoded, found)
-            values = [each.name for each in self._values()]
-            rows = newest(decoded.where(f.col(BAD).isNull()), values)
+            columns = self._columns()
+            rows = columns_of(newest(decoded.where(f.col(BAD).isNull())), columns.values)
             state = stands.after(secrets.token_hex(8), found.next_offsets, topic_id=self.topic_id)
-            columns = Columns(self.key.fields.names, values, self.keeps_deleted)
             if self.table.merge(rows, columns, state):
                 self._last_id = state.id
         finally:
             decoded.unpersist()
+        self._count(found.records, found.bad_records, state)
+
+    def has_no_rows(self, session: SparkSession) -> bool:
+        """Return whether the table has neither rows nor records of the topic, so that `load` can fill it."""
+        assert self.begun_at is not None
+        return self.is_missing or not (self.begun_at.offsets or self.table.count(session))
+
+    def load(self, records: DataFrame, ends: Mapping[int, int]) -> None:
+        """Fill a table without rows with the newest record of each key, in one commit. A missing table is created by it.
+
+        The records are read once. They are read once more for `aside`, and to find the first undecodable one. Without `aside`
+        the value of a superseded record is not decoded.
+
+        Args:
+            records: All records of the topic below these ends.
+            ends: Partition -> the offset up to which the table is then filled.
+
+        Raises:
+            SourceChangedError: The topic was recreated. If that happened during the read, the rows are in the table, with the
+                old topic's id.
+            Others: See `__call__`.
+        """
+        assert self.begun_at is not None
+        stands, session = self.begun_at, records.sparkSession
+        undecodable = 0
+        records = records.where(f.col("topic") == self.topic)
+        decoded = None if self.aside is None else self._decoded(records)
+        if decoded is not None:
+            found = contents(decoded)
+            self._put_aside(decoded, found)
+            undecodable = found.bad_records
+        self.check_topic_id()
+        state = stands.after(secrets.token_hex(8), ends, topic_id=self.topic_id)
+
+        def insert(choose: Callable[[DataFrame], DataFrame]) -> None:
+            if decoded is None:
+                # Deletions go before values are decoded. Spark would move a later filter there, and decode once for each of its terms.
+                chosen = self._living(choose(_failing(self._with_keys(records))))
+                rows = _failing(self._with_values(chosen.withColumn(BAD, f.lit(None).cast("string")), records))
+            else:
+                rows = self._living(choose(decoded.where(f.col(BAD).isNull())))
+            self._check(session)  # after decoding, which may find new columns
+            columns = self._columns()
+            found = columns_of(rows, columns.values)
+            found = found if self.keeps_deleted else found.drop(DELETED)
+            self.table.load(found, columns, state, creates=self.is_missing)
+
+        try:
+            try:
+                insert(newest_of_one_partition)
+            except (PySparkException, Py4JJavaError) as error:  # Delta's writer hides the former in the latter
+                if MOVED not in str(error):
+                    raise
+                insert(newest)
+        except (PySparkException, Py4JJavaError) as error:  # Delta's writer hides the former in the latter
+            if UNDECODABLE in str(error):
+                every = self._decoded(records)
+                self._put_aside(every, contents(every))
+            raise
+        self._last_id, self.is_missing = state.id, False
+        self.check_topic_id()
+        self._count(self.table.count(session) + undecodable, undecodable, state)
+
+    def _living(self, newest_records: DataFrame) -> DataFrame:
+        """Return the records of which a table without rows gets one."""
+        return newest_records if self.keeps_deleted else newest_records.where(f.col(VALUE).isNotNull())
+
+    def _columns(self) -> Columns:
+        return Columns(self.key.fields.names, [each.name for each in self._values()], self.keeps_deleted)
+
+    def _count(self, records: int, undecodable: int, state: AppliedState) -> None:
+        """Add a commit to the sums, and report it."""
         self.applied.batches += 1
-        self.applied.records += found.records
-        self.applied.undecodable += found.bad_records
-        aside = f", {found.bad_records} of them undecodable" if found.bad_records else ""
-        self.say(f"{self.table.name}: {found.records} records{aside}, up to {offsets_text(state.offsets)}")
+        self.applied.records += records
+        self.applied.undecodable += undecodable
+        aside = f", {undecodable} of them undecodable" if undecodable else ""
+        self.say(f"{self.table.name}: {records} records{aside}, up to {offsets_text(state.offsets)}")
 
     def prepare(self, session: SparkSession, *, creates: bool = False) -> None:
         """Check that the table and the one for undecodable records exist with their columns. The latter is created if missing.
 
+        Args:
+            creates: A missing table is no error.
+
         Raises:
             UsageError: A table or a column is missing, or has another type.
         """
-        if not self.table.exists(session):
-            if not creates:
-                raise UsageError(f"{self.table.name}: expected a table, found none (--create makes it)")
-            self.table.create(session, self.wanted_fields())
+        self.is_missing = not self.table.exists(session)
+        if self.is_missing and not creates:
+            raise UsageError(f"{self.table.name}: expected a table, found none (--create makes it)")
         self._check(session)
         if self.aside is not None:
             if not self.aside.exists(session):
                 self.aside.create(session, ddl(ASIDE))
-            if missing := set(ddl(ASIDE).names) - set(self.aside.read(session).columns):
+            if missing := set(ddl(ASIDE).names) - set(self.aside.fields(session).names):
                 raise UsageError(
                     f"{self.aside.name}: expected the columns {ASIDE}, found no {', '.join(sorted(missing))}"
                 )
         self._is_ready = True
+
+    def create(self, session: SparkSession) -> None:
+        """Create a missing table without rows."""
+        if self.is_missing and not self.table.exists(session):  # another stream may have created it since
+            self.table.create(session, self.wanted_fields())
+        self.is_missing = False
 
     def check_topic_id(self) -> None:
         """Check the topic's id. Raises SourceChangedError if it has changed, and the errors of `topic_id_now`."""
@@ -135,12 +223,14 @@ class Applier:
 
     def state(self, session: SparkSession) -> AppliedState:
         """Return the table's state; for a table without one, that of the places of its rows."""
-        found, _ = standing(self.table.states(session))
-        if found is not None:
-            self._check_topic(found)
-            return found
-        rows = self.table.read(session).groupBy(PARTITION).agg(f.max(OFFSET).alias("last")).collect()
-        offsets = {row[PARTITION]: row["last"] + 1 for row in rows if row[PARTITION] is not None}
+        offsets: dict[int, int] = {}
+        if not self.is_missing:
+            found, _ = standing(self.table.states(session))
+            if found is not None:
+                self._check_topic(found)
+                return found
+            rows = self.table.read(session).groupBy(PARTITION).agg(f.max(OFFSET).alias("last")).collect()
+            offsets = {row[PARTITION]: row["last"] + 1 for row in rows if row[PARTITION] is not None}
         return AppliedState.first(secrets.token_hex(8), self.topic, self.topic_id, offsets)
 
     def wanted_fields(self) -> StructType:
@@ -167,11 +257,12 @@ class Applier:
 
     def _check(self, session: SparkSession) -> None:
         """Compare the table's columns with what it needs. Raises UsageError."""
-        if self._checked == self.value.fields:
+        wanted = self.wanted_fields()
+        if self.is_missing or self._checked == self.value.fields:
             return
-        there = {each.name.lower(): each for each in self.table.read(session).schema}
-        missing = [each for each in self.wanted_fields() if each.name.lower() not in there]
-        for each in self.wanted_fields():
+        there = {each.name.lower(): each for each in self.table.fields(session)}
+        missing = [each for each in wanted if each.name.lower() not in there]
+        for each in wanted:
             has = there.get(each.name.lower())
             if has is not None and not takes(has, each):
                 raise UsageError(
@@ -216,25 +307,47 @@ class Applier:
         return found or self.state(session)
 
     def _decoded(self, records: DataFrame) -> DataFrame:
+        """Return decoded records, and for `aside` their bytes."""
+        return self._with_values(self._with_keys(records), records)
+
+    def _with_keys(self, records: DataFrame) -> DataFrame:
+        """Return KEY, the reason BAD why it cannot be decoded, the place, and VALUE in bytes."""
+        raw = {"raw_key": f.col("key"), "raw_value": f.col("value")} if self.aside is not None else {}
+        records = records.withColumns(raw) if raw else records
+        envelopes = [each.envelope for each in (self.key, self.value) if isinstance(each, Enveloped)]
+        for envelope in envelopes:
+            records = envelope.opened(records)
+        records = records.withColumn("parsed", self.key.parsed(records, "key"))
         has_key = f.col("key").isNotNull()
-        key, bad_key = self.key.decoded(records, "key")
-        value, bad_value = self.value.decoded(records, "value")
+        key, bad_key = self.key.decoded("key", f.col("parsed"))
         null_field = f.lit(None).cast("string")
         for each in self.key.fields:
             null_field = f.coalesce(
                 null_field, f.when(key.getField(each.name).isNull(), f.lit(f"no {each.name} in its key"))
             )
-        why_key = f.coalesce(f.when(~has_key, f.lit("no key")), prefixed("key", bad_key), null_field)
-        why = f.coalesce(why_key, f.when(f.col("value").isNotNull(), prefixed("value", bad_value)))
+        reasons = [f.when(~has_key, f.lit("no key")), prefixed("key", bad_key), null_field]
+        why = f.coalesce(*reasons, *(prefixed(each.what, f.col(reason_column(each.what))) for each in envelopes))
         return records.select(
             key.alias(KEY),
-            f.when(f.col("value").isNotNull(), value).alias(VALUE),
+            f.col("value").alias(VALUE),
             f.col("partition").alias(PARTITION),
             f.col("offset").alias(OFFSET),
             f.col("timestamp").alias(TIMESTAMP),
             why.alias(BAD),
-            *((f.col("key").alias("raw_key"), f.col("value").alias("raw_value")) if self.aside is not None else ()),
+            *raw,
         )
+
+    def _with_values(self, keyed: DataFrame, records: DataFrame) -> DataFrame:
+        """Decode the values of `_with_keys`.
+
+        Args:
+            records: Those from which they were made.
+        """
+        keyed = keyed.withColumn("parsed", self.value.parsed(records, VALUE))
+        value, bad_value = self.value.decoded(VALUE, f.col("parsed"))
+        has_value = f.col(VALUE).isNotNull()
+        why = f.coalesce(BAD, f.when(has_value, prefixed("value", bad_value)))
+        return keyed.withColumns({VALUE: f.when(has_value, value), BAD: why}).drop("parsed")
 
     def _put_aside(self, decoded: DataFrame, found: BatchContents) -> None:
         if not found.bad_records:
@@ -268,6 +381,12 @@ def unapplied(offsets: Mapping[int, int]) -> Column:
 
 def prefixed(what: str, why: Column) -> Column:
     return f.concat(f.lit(f"a {what} that is "), why)
+
+
+def _failing(records: DataFrame) -> DataFrame:
+    """Let Spark fail with UNDECODABLE at a record that has a reason BAD."""
+    failed = f.raise_error(f.lit(UNDECODABLE)).cast(records.schema[VALUE].dataType)
+    return records.withColumn(VALUE, f.when(f.col(BAD).isNull(), f.col(VALUE)).otherwise(failed)).drop(BAD)
 
 
 WIDER = {

@@ -11,6 +11,7 @@ names them. With `adds_columns` the newest schema of the subject becomes the rea
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as f
@@ -28,13 +29,23 @@ OK = "__ottla_ok"
 
 
 class AvroFormat:
-    def __init__(self, spec: FormatSpec, topic: str, *, adds_columns: bool = False) -> None:
+    def __init__(
+        self,
+        spec: FormatSpec,
+        topic: str,
+        *,
+        adds_columns: bool = False,
+        part: Callable[[Any], Any] = lambda schema: schema,
+    ) -> None:
         """
+        Args:
+            part: Returns the part of a schema that is read.
+
         Raises:
             UsageError: A schema is missing, or is not that of a record.
             PipelineError: The registry cannot be reached.
         """
-        self._what, self._adds_columns = spec.what, adds_columns
+        self._what, self._adds_columns, self._part = spec.what, adds_columns, part
         self._subject = spec.subject or f"{topic}-{spec.what}"
         self._registry: Registry | None = None if spec.registry is None else registry(spec.registry)
         self._is_framed = self._registry is not None if spec.is_framed is None else spec.is_framed
@@ -44,8 +55,10 @@ class AvroFormat:
             if self._registry is None:
                 raise UsageError(f"--{spec.what}-format avro: expected --registry or --{spec.what}-schema @FILE")
             text = self._registry.latest(self._subject)
-        self._reader = parsed(text, f"--{spec.what}-schema")
+        self._reader = part(parsed(text, f"--{spec.what}-schema"))
         self._seen: set[int] = set()
+        self._ids: list[int] = []
+        """Ids of the schemas of the last frame."""
         self._spark_type: StructType | None = None
 
     @property
@@ -54,27 +67,25 @@ class AvroFormat:
             self._spark_type = spark_type(self._reader, self._what)
         return self._spark_type
 
-    def decoded(self, records: DataFrame, data: str) -> tuple[Column, Column]:
+    def parsed(self, records: DataFrame, data: str) -> Column:
         if not self._is_framed:
             return self._by(f.col(data), self._reader)
-        framed = is_framed(data)
-        schema_id = f.conv(f.hex(f.substring(data, 2, 4)), 16, 10).cast("bigint")
-        no_frame = f.when(~framed, f.lit(NOT_FRAMED))
-        ids = sorted(
-            row[0] for row in records.where(f.col(data).isNotNull() & framed).select(schema_id).distinct().collect()
-        )
-        writers = self._writers(ids)
-        body = unframed(data)
-        if not ids:
-            empty, _ = self._by(f.lit(None).cast("binary"), self._reader)
-            return empty, no_frame
-        by_writer = [(schema_id == each, *self._by(body, writer)) for each, writer in writers.items()]
-        found, why = f.when(by_writer[0][0], by_writer[0][1]), f.when(by_writer[0][0], by_writer[0][2])
-        for is_of_it, made, reason in by_writer[1:]:
-            found, why = found.when(is_of_it, made), why.when(is_of_it, reason)
-        # A null reason with a null struct would be a deletion.
-        why = why.otherwise(f.lit("of a schema id that was missing when the ids were looked up"))
-        return f.when(framed, found), f.coalesce(no_frame, why)
+        schema_id = _schema_id(data)
+        rows = records.where(f.col(data).isNotNull() & is_framed(data)).select(schema_id).distinct().collect()
+        self._ids = sorted(row[0] for row in rows)
+        found = self._by(f.lit(None).cast("binary"), self._reader)
+        for each, writer in self._writers(self._ids).items():
+            found = f.when(is_framed(data) & (schema_id == each), self._by(unframed(data), writer)).otherwise(found)
+        return found
+
+    def decoded(self, data: str, parsed: Column) -> tuple[Column, Column]:
+        found = f.struct(*(parsed.getField(field.name).alias(field.name) for field in self.fields))
+        bad = f.when(parsed.isNull() | parsed.getField(OK).isNull(), f.lit("not an Avro record of the schema"))
+        if not self._is_framed:
+            return found, bad
+        why = f.when(~is_framed(data), f.lit(NOT_FRAMED))
+        unknown = f.lit("of a schema id that was missing when the ids were looked up")
+        return found, f.coalesce(why.when(~_schema_id(data).isin(self._ids), unknown), bad)
 
     def _writers(self, ids: list[int]) -> dict[int, Any]:
         """Return the schema of each id. With `adds_columns` the newest becomes the reader's if one of them is new."""
@@ -89,26 +100,28 @@ class AvroFormat:
         self._seen |= set(ids)
         if new and not self._is_pinned:
             if self._adds_columns:
-                self._reader = parsed(self._registry.latest(self._subject), f"subject {self._subject}")
+                self._reader = self._part(parsed(self._registry.latest(self._subject), f"subject {self._subject}"))
                 self._spark_type = None
             for each in new:
-                if more := names(writers[each]) - names(self._reader):
+                if more := names(self._part(writers[each])) - names(self._reader):
                     raise CorruptSourceError(
                         f"schema {each} of the {self._what}s has {', '.join(sorted(more))}, which the table does not have:"
                         f" --add-columns with the newest schema of {self._subject}, or --{self._what}-schema @FILE without it"
                     )
         return writers
 
-    def _by(self, data: Column, writer: Any) -> tuple[Column, Column]:
+    def _by(self, data: Column, writer: Any) -> Column:
         from pyspark.sql.avro.functions import from_avro
 
         reader = {**self._reader, "fields": [*self._reader["fields"], {"name": OK, "type": "int", "default": 1}]}
         # Avro resolves records of one name; a writer's namespace does not matter for a table.
         named = {**writer, "name": reader["name"], "namespace": reader.get("namespace", "")}
         options = {"mode": "PERMISSIVE", "avroSchema": json.dumps(reader)}
-        made = from_avro(data, json.dumps(named), options)
-        found = f.struct(*(made.getField(field.name).alias(field.name) for field in self.fields))
-        return found, f.when(made.isNull() | made.getField(OK).isNull(), f.lit("not an Avro record of the schema"))
+        return from_avro(data, json.dumps(named), options)
+
+
+def _schema_id(data: str) -> Column:
+    return f.conv(f.hex(f.substring(data, 2, 4)), 16, 10).cast("bigint")
 
 
 def parsed(text: str, option: str) -> Any:
@@ -123,7 +136,18 @@ def parsed(text: str, option: str) -> Any:
 
 
 def names(schema: Any) -> set[str]:
-    return {field["name"] for field in schema["fields"]}
+    """Return the names of a record's fields, and of those of each record in it: `Address.street`."""
+    found, left = {field["name"] for field in schema["fields"]}, [field["type"] for field in schema["fields"]]
+    while left:
+        kind = left.pop()
+        if isinstance(kind, list):
+            left += kind
+        elif isinstance(kind, dict) and kind.get("type") == "record":
+            found |= {f"{kind['name']}.{field['name']}" for field in kind["fields"]}
+            left += [field["type"] for field in kind["fields"]]
+        elif isinstance(kind, dict):
+            left += [kind[name] for name in ("type", "items", "values") if name in kind]
+    return found
 
 
 def spark_type(schema: Any, what: str) -> StructType:

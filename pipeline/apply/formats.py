@@ -5,6 +5,7 @@
     binary      one column of the unchanged bytes
     json        fields of an object, of the types of a schema (DDL); a value's other fields are left out
     avro        fields of a record: `avro_format`
+    debezium, debezium-avro    the same, of a row in an envelope: `debezium`
     protobuf    fields of a message: `protobuf_format`
 
 Undecodable data differs from null: a converter returns a struct, and the reason if decoding failed.
@@ -49,6 +50,7 @@ OBJECT = "object"
 """Field of the envelope around the JSON text."""
 JSON_KEY_TYPES = (StringType, BooleanType, ByteType, ShortType, IntegerType, LongType)
 """Types for which different JSON values give different column values, with numbers written as integers."""
+STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 FRAME_BYTES = 5
 """Size of Confluent's framing: a zero byte and the schema's id in four bytes."""
 NOT_FRAMED = "not framed: magic byte and schema id are missing"
@@ -67,11 +69,18 @@ class Format(Protocol):
     @property
     def fields(self) -> StructType: ...
 
-    def decoded(self, records: DataFrame, data: str) -> tuple[Column, Column]:
-        """Convert a column of bytes that are not null; returns the struct, and the reason why decoding failed or null.
+    def parsed(self, records: DataFrame, data: str) -> Column:
+        """Parse a column of bytes, which may be null. Spark runs a function as often as it is named, so this is a column for itself.
 
         Args:
             records: Frame with that column; a format may read it first to fetch what it needs.
+        """
+        ...
+
+    def decoded(self, data: str, parsed: Column) -> tuple[Column, Column]:
+        """Convert bytes that are not null, and what `parsed` has made of them.
+
+        Returns the struct, and the reason why decoding failed or null.
         """
         ...
 
@@ -80,7 +89,7 @@ class Format(Protocol):
 class FormatSpec:
     """Format of keys, or of values, as the user specifies it.
 
-    name: `json`, `avro`, `protobuf`, `string` or `binary`.
+    name: `json`, `avro`, `debezium`, `debezium-avro`, `protobuf`, `string` or `binary`.
     schema: Text, or `@FILE`: DDL for json (and for string: `name TYPE`), an Avro schema, a Protobuf descriptor file. None
         takes it from the registry, or from the table.
     message: Protobuf's name of the message.
@@ -150,10 +159,7 @@ def parsed_ddl(text: str, option: str) -> StructType:
 
 def is_utf8(data: Column) -> Column:
     """Return whether bytes are UTF-8."""
-    if hasattr(f, "is_valid_utf8"):
-        return f.is_valid_utf8(data.cast("string"))
-    # Spark before 4.0: other bytes do not survive a round trip.
-    return f.encode(f.decode(data, "UTF-8"), "UTF-8") == data
+    return f.is_valid_utf8(data.cast("string"))
 
 
 def is_framed(data: str) -> Column:
@@ -200,10 +206,12 @@ class TextFormat:
         if self._is_key:
             check_collation(self.fields[0])
 
-    def decoded(self, records: DataFrame, data: str) -> tuple[Column, Column]:
+    def parsed(self, records: DataFrame, data: str) -> Column:
+        return f.expr(f"try_cast(CAST({data} AS STRING) AS {sql_type(self.fields[0].dataType)})")
+
+    def decoded(self, data: str, parsed: Column) -> tuple[Column, Column]:
         (field,) = self.fields
-        kind = field.dataType.simpleString()
-        found = f.expr(f"try_cast(CAST({data} AS STRING) AS {sql_type(field.dataType)})")
+        kind, found = field.dataType.simpleString(), parsed
         why = f.when(~is_utf8(f.col(data)), f.lit("not UTF-8")).when(found.isNull(), f.lit(f"not a valid {kind}"))
         if self._is_key:
             if isinstance(field.dataType, FloatType | DoubleType):
@@ -223,8 +231,11 @@ class BinaryFormat:
         if self.fields.simpleString().rpartition(":")[2] != "binary>" or len(self.fields) != 1:
             raise UsageError(f"--{spec.what}-schema: expected one column of type BINARY, found {text!r}")
 
-    def decoded(self, records: DataFrame, data: str) -> tuple[Column, Column]:
-        return f.struct(f.col(data).alias(self.fields[0].name)), f.lit(None).cast("string")
+    def parsed(self, records: DataFrame, data: str) -> Column:
+        return f.col(data)
+
+    def decoded(self, data: str, parsed: Column) -> tuple[Column, Column]:
+        return f.struct(parsed.alias(self.fields[0].name)), f.lit(None).cast("string")
 
 
 class JsonFormat:
@@ -254,12 +265,16 @@ class JsonFormat:
         """Name of the envelope's last field, which no text can contain."""
         self._is_key, self._is_framed = spec.what == "key", bool(spec.is_framed)
 
-    def decoded(self, records: DataFrame, data: str) -> tuple[Column, Column]:
-        bytes_ = unframed(data) if self._is_framed else f.col(data)
-        text = bytes_.cast("string")
+    def bytes_of(self, data: str) -> Column:
+        """Return the JSON of a column, without its frame."""
+        return unframed(data) if self._is_framed else f.col(data)
+
+    def _envelope(self, data: str) -> Column:
+        return f.concat(f.lit(f'{{"{OBJECT}":'), self.bytes_of(data).cast("string"), f.lit(f',"{self._end}":true}}'))
+
+    def parsed(self, records: DataFrame, data: str) -> Column:
         # Spark's parser stops at the object's end, and fails for text without an object. An envelope prevents both. The text has not
         # closed the envelope if the last field is there, and added none without other fields.
-        envelope = f.concat(f.lit(f'{{"{OBJECT}":'), text, f.lit(f',"{self._end}":true}}'))
         schema = StructType(
             [
                 StructField(OBJECT, self.fields),
@@ -267,11 +282,17 @@ class JsonFormat:
                 StructField(CORRUPT, StringType()),
             ]
         )
-        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT, "allowSingleQuotes": "false"}
-        parsed = f.from_json(envelope, schema, options)
-        found = parsed.getField(OBJECT)
+        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+        return f.from_json(self._envelope(data), schema, options | STRICT)
+
+    def decoded(self, data: str, parsed: Column) -> tuple[Column, Column]:
+        bytes_ = self.bytes_of(data)
+        text, found = bytes_.cast("string"), parsed.getField(OBJECT)
         fits = parsed.getField(CORRUPT).isNull() & parsed.getField(self._end) & found.isNotNull()
-        fits &= f.json_object_keys(envelope) == f.array(f.lit(OBJECT), f.lit(self._end))
+        # A text whose only closing brace is its end cannot close the envelope; others are parsed once more.
+        keys = f.json_object_keys(self._envelope(data)) == f.array(f.lit(OBJECT), f.lit(self._end))
+        is_flat = text.startswith("{") & (f.instr(text, "}") == f.char_length(text))
+        fits &= is_flat | keys
         made = f.struct(*(found.getField(name).alias(name) for name in self.fields.names))
         why = f.when(f.lit(self._is_framed) & ~is_framed(data), f.lit(NOT_FRAMED))
         why = why.when(~is_utf8(bytes_), f.lit("not UTF-8"))

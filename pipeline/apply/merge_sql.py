@@ -41,26 +41,23 @@ NEWER = (
 """Whether the record of `s` is later than the row of `t`. A row without a place does not come from Ottla, and is older."""
 
 
-def merge(table: str, source: str, columns: Columns) -> str:
+def merge(table: str, source: str, columns: Columns, *, only_inserts: bool = False) -> str:
     """Return the MERGE statement.
 
     Args:
         source: A view with the keys, the `written` columns, and DELETED: one row per key.
+        only_inserts: The table has no rows, so that no record replaces one. The view has no deletions, unless they are kept.
     """
     keys = " AND ".join(f"t.{quoted(key)} = s.{quoted(key)}" for key in columns.keys)
     sets = ", ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in columns.updated_columns)
     every = [*columns.keys, *columns.updated_columns]
     insert = f"INSERT ({', '.join(map(quoted, every))}) VALUES ({', '.join(f's.{quoted(name)}' for name in every)})"
+    living = "" if columns.keeps_deleted or only_inserts else f" AND NOT s.{DELETED}"
     lines = [f"MERGE INTO {table} t USING {source} s ON {keys}"]
-    if columns.keeps_deleted:
-        lines += [f"WHEN MATCHED AND {NEWER} THEN UPDATE SET {sets}", f"WHEN NOT MATCHED THEN {insert}"]
-    else:
-        lines += [
-            f"WHEN MATCHED AND s.{DELETED} AND {NEWER} THEN DELETE",
-            f"WHEN MATCHED AND NOT s.{DELETED} AND {NEWER} THEN UPDATE SET {sets}",
-            f"WHEN NOT MATCHED AND NOT s.{DELETED} THEN {insert}",
-        ]
-    return "\n".join(lines)
+    if not only_inserts:
+        lines += [] if columns.keeps_deleted else [f"WHEN MATCHED AND s.{DELETED} AND {NEWER} THEN DELETE"]
+        lines += [f"WHEN MATCHED{living} AND {NEWER} THEN UPDATE SET {sets}"]
+    return "\n".join([*lines, f"WHEN NOT MATCHED{living} THEN {insert}"])
 
 
 def insert_missing(table: str, source: str, keys: Sequence[str], columns: Sequence[str]) -> str:

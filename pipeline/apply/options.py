@@ -16,7 +16,7 @@ examples:
       --key-schema 'customer STRING' --value-schema 'city STRING, orders BIGINT' \\
       --conf spark.jars.packages=io.delta:delta-spark_4.2_2.13:4.4.0,org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0
   ottla-spark apply … --table-format iceberg --table lake.shop.customers --value-format avro --registry http://registry:8081
-  ottla-spark apply --data-dir ./data --topic customers --create --table-format parquet --table ./customers \\
+  ottla-spark apply --data-dir ./data --topic customers --create --table-format delta-rs --table ./customers \\
       --value-schema infer
   ottla-spark apply --bootstrap broker:9093 --kafka-config @client.properties --topic customers …
 
@@ -33,6 +33,7 @@ OF_A_FILE = (
 )
 """Help text of an option whose values may be passwords."""
 
+TABLE_FORMATS = ("delta", "delta-rs", "iceberg")
 _NAME = re.compile(r"[\w.-]*")
 
 
@@ -48,6 +49,16 @@ def option_name(text: str) -> str:
     name = _NAME.match(text)
     assert name is not None  # it matches any text
     return repr(text) if name[0] == text else f"{name[0]!r}…"
+
+
+def table_format(text: str) -> str:
+    """Check that a table format exists, also for programs."""
+    if text not in TABLE_FORMATS:
+        instead = (
+            "; delta-rs has taken the place of parquet: a Delta table, which needs no jar" if text == "parquet" else ""
+        )
+        raise argparse.ArgumentTypeError(f"expected one of {', '.join(TABLE_FORMATS)}, found {text}{instead}")
+    return text
 
 
 def number(at_least: int) -> Callable[[str], int]:
@@ -83,9 +94,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     source.add_argument(
         "--max-offsets",
         type=number(1),
-        default=1_000_000,
         metavar="N",
-        help="maximum number of offsets in a batch (default: %(default)s); with --data-dir from PySpark 4.2",
+        help="approximate number of offsets in a batch after the first load (default: 1 GiB of the log, or a tenth of the table's"
+        " rows if that is more); with --data-dir from PySpark 4.2",
     )
     source.add_argument(
         "--every", dest="every_s", type=number(1), metavar="SECONDS",
@@ -94,9 +105,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
     target = parser.add_argument_group("to")
     target.add_argument(
-        "--table", required=True, metavar="NAME", help="table: catalog.schema.table, or for delta and parquet a path"
+        "--table", required=True, metavar="NAME", help="table: catalog.schema.table, or for delta and delta-rs a path"
     )
-    target.add_argument("--table-format", required=True, choices=("delta", "iceberg", "parquet"))
+    target.add_argument(
+        "--table-format", required=True, type=table_format, metavar=f"{{{','.join(TABLE_FORMATS)}}}",
+        help="format of the table; delta-rs is Delta Lake without jars, for tables that fit into the driver's memory",
+    )  # fmt: skip
     target.add_argument("--create", dest="creates", action="store_true", help="create the table if missing")
     target.add_argument(
         "--add-columns", dest="adds_columns", action="store_true", help="add missing columns to the table"
@@ -113,19 +127,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     bytes_ = parser.add_argument_group("decoding of keys and values")
     for what, default in (("key", "string"), ("value", "json")):
         bytes_.add_argument(
-            f"--{what}-format", choices=("json", "avro", "protobuf", "string", "binary"), default=default,
-            help=f"format of the {what} (default: %(default)s)",
+            f"--{what}-format", default=default,
+            choices=("json", "avro", "debezium", "debezium-avro", "protobuf", "string", "binary"),
+            help=f"format of the {what}; debezium is JSON in Debezium's envelope (default: %(default)s)",
         )  # fmt: skip
         bytes_.add_argument(
             f"--{what}-schema", metavar="TEXT|@FILE",
-            help="json: columns, e.g. `city STRING, orders BIGINT`, or infer; string, binary: the one column; avro: a"
+            help="json, debezium: columns, e.g. `city STRING, orders BIGINT`, or infer; string, binary: the one column; avro: a"
             " schema; protobuf: @FILE of protoc --descriptor_set_out"
-            + ("" if what == "key" else " (default of json: the columns of the table)"),
+            + ("" if what == "key" else " (default of json and debezium: the columns of the table)"),
         )  # fmt: skip
         bytes_.add_argument(f"--{what}-message", metavar="NAME", help="protobuf: name of the message")
         bytes_.add_argument(
             f"--{what}-framing", choices=("none", "confluent"),
-            help="header before the data of avro, protobuf or json (default: confluent for avro with --registry, else none)",
+            help="header before the data of avro, protobuf, json or debezium (default: confluent for avro with --registry, else none)",
         )  # fmt: skip
     bytes_.add_argument(
         "--registry",

@@ -33,9 +33,8 @@ class Package(NamedTuple):
 
     def coordinates(self, spark: str) -> str:
         """Return Maven's coordinates for a version of Spark."""
-        scala = "2.12" if line_of(spark).startswith("3.") else "2.13"
         artifact = self.artifact.format(line=line_of(spark))
-        return f"{self.group}:{artifact}_{scala}:{self.release.format(spark=spark)}"
+        return f"{self.group}:{artifact}_2.13:{self.release.format(spark=spark)}"
 
     def fits(self, entry: str, spark: str) -> bool | None:
         """Return whether coordinates, or a path, name this jar for this Spark; None if they name another jar.
@@ -43,7 +42,7 @@ class Package(NamedTuple):
         A jar of Spark itself may be older than Spark, not newer.
         """
         name = re.escape(self.artifact).replace(r"\{line\}", r"(?P<line>[\d.]+)")
-        found = re.search(rf"{name}_2\.1\d[:-](?P<release>\d+\.\d+)?", entry)
+        found = re.search(rf"{name}_2\.13[:-](?P<release>\d+\.\d+)?", entry)
         if found is None:
             return None
         if self.lines:
@@ -61,7 +60,7 @@ PACKAGES = {
     ),
     "iceberg": Package(
         "org.apache.iceberg.spark.SparkCatalog", "org.apache.iceberg", "iceberg-spark-runtime-{line}", "1.12.0",
-        ("3.5", "4.1"), "4.1.3",
+        ("4.1",), "4.1.3",
     ),
     "kafka": Package("org.apache.spark.sql.kafka010.KafkaSourceProvider", "org.apache.spark", "spark-sql-kafka-0-10"),
     # Spark itself has the classes of the format avro, but those of the functions are only in the jar.

@@ -38,17 +38,21 @@ class ProtobufFormat:
         assert isinstance(found, StructType)
         self.fields = StructType([StructField(field.name, field.dataType) for field in found])
 
-    def decoded(self, records: DataFrame, data: str) -> tuple[Column, Column]:
-        body, why = f.col(data), f.lit(None).cast("string")
+    def _body(self, data: str) -> Column:
+        return unframed(data, HEADER_BYTES) if self._is_framed else f.col(data)
+
+    def parsed(self, records: DataFrame, data: str) -> Column:
+        return self._decode_message(self._body(data))
+
+    def decoded(self, data: str, parsed: Column) -> tuple[Column, Column]:
+        why, made = f.lit(None).cast("string"), parsed
         if self._is_framed:
             framed = (f.hex(f.substring(data, 1, 1)) == "00") & (f.hex(f.substring(data, HEADER_BYTES, 1)) == "00")
-            body = unframed(data, HEADER_BYTES)
             why = f.when(~framed, f.lit("not framed: magic byte, schema id and first message are missing"))
-        made = self._decode_message(body)
         # An undecodable message is null in each field, or as a whole. So is one whose fields are all unset, which has no bytes.
         all_null = reduce(and_, (made.getField(field.name).isNull() for field in self.fields))
         found = f.struct(*(made.getField(field.name).alias(field.name) for field in self.fields))
-        bad = made.isNull() | all_null & (f.length(body) > 0)
+        bad = made.isNull() | all_null & (f.length(self._body(data)) > 0)
         return found, f.coalesce(why, f.when(bad, f.lit(f"not a message {self._message}")))
 
     def _decode_message(self, data: Column) -> Column:

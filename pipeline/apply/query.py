@@ -7,9 +7,11 @@ or be ahead of the table.
 from __future__ import annotations
 
 import json
+import math
 import os
 import secrets
 import tempfile
+from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -24,17 +26,21 @@ from ..source.data_source_api import HAS_READ_LIMITS
 from ..spark.failures import failures_translated
 from ..spark.interrupts import interrupts_deferred
 from ..stores.stores import opened_store
-from .applier import Applied, Applier
+from . import debezium
+from .applier import Applied, Applier, offsets_text
+from .debezium import Enveloped
+from .delta_rs_table import DeltaRsTable
 from .formats import BinaryFormat, Format, FormatSpec, JsonFormat, TextFormat, parsed_ddl, sampled_json, schema_text
 from .merge_sql import DELETED, PLACE
+from .options import table_format
 from .packages import check_packages
-from .parquet_table import ParquetTable
-from .sql_tables import DeltaTable, IcebergTable
+from .sql_tables import DeltaTable, IcebergTable, confs
 from .table import Table
 from .topics import (
     TopicNow,
     check_topic_id,
     starting_offsets,
+    topic_id_of_directory,
     topic_id_of_kafka,
     topic_of_directory,
     topic_of_kafka,
@@ -43,17 +49,25 @@ from .topics import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-KINDS: Mapping[str, Callable[[str], Table]] = {"delta": DeltaTable, "iceberg": IcebergTable, "parquet": ParquetTable}
+KINDS: Mapping[str, Callable[[str], Table]] = {"delta": DeltaTable, "delta-rs": DeltaRsTable, "iceberg": IcebergTable}
 
 
 def table(kind: str, name: str) -> Table:
     """Return a table. Raises UsageError for an unknown kind, or an invalid name."""
-    if kind not in KINDS:
-        raise UsageError(f"--table-format: expected one of {', '.join(KINDS)}, found {kind}")
-    return KINDS[kind](name)
+    try:
+        return KINDS[table_format(kind)](name)
+    except ArgumentTypeError as error:
+        raise UsageError(f"--table-format: {error}") from None
 
 
 TEXT_KEYS, JSON_VALUES = FormatSpec("string", "key"), FormatSpec("json", "value")
+BATCH_BYTES, BATCH_SHARE = 1 << 30, 0.1
+"""Size of a batch: as many bytes of the log, or as many records as this share of the table's rows, if that is more."""
+BATCH_OFFSETS = 1_000_000
+"""Number of offsets of a batch if the size of the log is unknown."""
+SLACK = 1.01
+BYTES_A_TASK, TASKS_MAX = 128 << 20, 20_000
+"""Bytes of the log for each task of a first load, and a limit, as the exchange has a block for each pair of tasks."""
 LOOK_EVERY_S = 1
 """Interval of checks for an interrupt while the stream runs, in seconds."""
 KAFKA_DEFAULTS = {"isolation.level": "read_committed", "max.poll.records": "10000"}
@@ -65,6 +79,7 @@ class ApplyJob:
 
     kafka: Options of Kafka's clients, with `bootstrap.servers`; or
     data_dir: A data directory for the format `ottla`.
+    max_offsets: Approximate number of offsets of a batch after the first load; None follows from sizes (`batch_offsets`).
     every_s: Seconds between batches of a continuous stream; None stops at the topic's end.
     """
 
@@ -81,7 +96,7 @@ class ApplyJob:
     undecodable_to: str | None = None
     takes_losses: bool = False
     topic_made_anew: bool = False
-    max_offsets: int = 1_000_000
+    max_offsets: int | None = None
     every_s: float | None = None
     say: Callable[[str], None] = lambda line: None
 
@@ -107,7 +122,7 @@ def applier(
         target = table(job.table_format, job.table)
         if job.undecodable_to is not None and os.path.abspath(job.undecodable_to) == os.path.abspath(job.table):
             raise UsageError(f"--undecodable-to: expected another table than --table, found {job.undecodable_to}")
-        check_packages(session, [job.table_format, job.key.name, job.value.name])
+        check_packages(session, [job.table_format, *decoders(job)])
         if not job.creates and not target.exists(session):
             raise UsageError(f"{target.name}: expected a table, found none (--create makes it)")
         key = format_of(session, job, job.key)
@@ -129,6 +144,11 @@ def applier(
         return made
 
 
+def decoders(job: ApplyJob) -> list[str]:
+    """Return the formats of keys and values, without those of envelopes."""
+    return [each.name.removeprefix(f"{debezium.JSON}-") for each in (job.key, job.value)]
+
+
 def topic_id_of(session: SparkSession, job: ApplyJob) -> Callable[[], str | None]:
     """Return a function that asks for the id of a job's topic.
 
@@ -136,13 +156,13 @@ def topic_id_of(session: SparkSession, job: ApplyJob) -> Callable[[], str | None
     """
     if job.data_dir is not None:
         data_dir = job.data_dir
-        return lambda: topic_of_directory(data_dir, job.topic).topic_id
+        return lambda: topic_id_of_directory(data_dir, job.topic)
     if "bootstrap.servers" not in job.kafka:
         raise UsageError(
             "applier: expected kafka={'bootstrap.servers': …} or data_dir=…, found neither: each batch checks there whether the"
             " topic was deleted and created again"
         )
-    check_packages(session, [job.table_format, "kafka", job.key.name, job.value.name])
+    check_packages(session, [job.table_format, "kafka", *decoders(job)])
     return lambda: topic_id_of_kafka(session, job.topic, job.kafka)
 
 
@@ -160,13 +180,17 @@ def apply(session: SparkSession, job: ApplyJob) -> Applied:
             now = topic_of_directory(job.data_dir, job.topic)
         made = applier(session, job, topic_id_now, now.topic_id)
         begun = begin(session, made, now, job)
+        if now.offsets_from(begun) and made.has_no_rows(session):
+            load(session, made, now, begun, job)
+            begun = now.ends()
+        made.create(session)
+        if job.every_s is None and not now.offsets_from(begun):
+            return made.applied
         with tempfile.TemporaryDirectory(prefix="ottla-apply-", ignore_cleanup_errors=True) as checkpoint:
             reader = session.readStream
             if job.data_dir is None or HAS_READ_LIMITS:
-                reader = reader.option("maxOffsetsPerTrigger", str(job.max_offsets))
-            reader = reader.option("failOnDataLoss", str(not job.takes_losses).lower())
-            starting = json.dumps({job.topic: {str(partition): offset for partition, offset in begun.items()}})
-            writer = records_of(reader, job, starting).writeStream.foreachBatch(made)
+                reader = reader.option("maxOffsetsPerTrigger", str(batch_offsets(session, made, now, begun, job)))
+            writer = records_of(reader, job, begun).writeStream.foreachBatch(made)
             writer = writer.option("checkpointLocation", Path(checkpoint).as_uri()).queryName(
                 f"ottla apply {job.topic}"
             )
@@ -190,9 +214,47 @@ def apply(session: SparkSession, job: ApplyJob) -> Applied:
                     raise
                 finally:
                     query.stop()
-        # Batches have a session of their own. This read shows their result to the caller's session.
-        made.table.read(session)
+        # Batches have a session of their own. This look shows their result to the caller's session.
+        made.table.fields(session)
         return made.applied
+
+
+def load(session: SparkSession, made: Applier, now: TopicNow, begun: Mapping[int, int], job: ApplyJob) -> None:
+    """Run the first load, up to the topic's ends as they are now."""
+    size = "" if now.size_bytes is None else f", {now.size_bytes / 1e6:.0f} MB"
+    job.say(
+        f"{job.table}: first load of {job.topic}: {now.offsets_from(begun)} offsets of {len(now.spans)} partitions{size}, up"
+        f" to {offsets_text(now.ends())}"
+    )
+    tasks = min(TASKS_MAX, math.ceil((now.size_bytes or 0) / BYTES_A_TASK))
+    reader = session.read
+    if job.data_dir is None and tasks > len(now.spans):  # otherwise Spark's connector has one task for each partition
+        reader = reader.option("minPartitions", str(tasks))
+    shuffled = max(tasks, int(session.conf.get("spark.sql.shuffle.partitions") or 0))
+    with confs(session, {"spark.sql.shuffle.partitions": str(shuffled)}):
+        made.load(records_of(reader, job, begun, now.ends()), now.ends())
+
+
+def batch_offsets(session: SparkSession, made: Applier, now: TopicNow, begun: Mapping[int, int], job: ApplyJob) -> int:
+    """Return the limit of a batch, in offsets, of what is in the topic now.
+
+    A MERGE reads the whole table, and may write it again. So a batch has at least a share of the table's rows, which makes
+    the costs linear in the records.
+    """
+    limit = job.max_offsets
+    if limit is None:
+        there = sum(end - first for first, end in now.spans.values())
+        limit = BATCH_BYTES * there // now.size_bytes if now.size_bytes else BATCH_OFFSETS
+        limit = max(limit, int(made.table.count(session) * BATCH_SHARE), 1)
+    return equal_batches(now.offsets_from(begun), limit, len(now.spans))
+
+
+def equal_batches(offsets: int, limit: int, partitions: int) -> int:
+    """Return the limit with which Spark cuts these offsets into equal batches, so that no small one is left over."""
+    if offsets > limit:
+        limit = math.ceil(offsets / math.ceil(offsets / (limit * SLACK)))
+    # Some records may come before Spark looks at the ends, and its limit of each partition is rounded.
+    return math.ceil(limit * SLACK) + partitions
 
 
 def begin(session: SparkSession, made: Applier, now: TopicNow, job: ApplyJob) -> dict[int, int]:
@@ -213,8 +275,14 @@ def begin(session: SparkSession, made: Applier, now: TopicNow, job: ApplyJob) ->
     return offsets
 
 
-def records_of(reader: Any, job: ApplyJob, starting: str) -> DataFrame:
-    """Return the topic's records from `starting` on, with a reader of batches or of streams."""
+def records_of(
+    reader: Any, job: ApplyJob, starting: Mapping[int, int] | None = None, ends: Mapping[int, int] | None = None
+) -> DataFrame:
+    """Return the topic's records between these offsets, with a reader of batches or of streams; all by default."""
+    for name, given in (("startingOffsets", starting), ("endingOffsets", ends)):
+        if given is not None:
+            reader = reader.option(name, json.dumps({job.topic: {str(each): offset for each, offset in given.items()}}))
+    reader = reader.option("failOnDataLoss", str(not job.takes_losses).lower())
     if job.data_dir is None:
         reader = reader.format("kafka").option("subscribe", job.topic)
         for name, value in {**KAFKA_DEFAULTS, **job.kafka}.items():
@@ -223,7 +291,7 @@ def records_of(reader: Any, job: ApplyJob, starting: str) -> DataFrame:
         reader = reader.format("ottla").option("topic", job.topic).option("isolationLevel", "read_committed")
         # Spark plans a Python source in another process, in the working directory of the JVM's start.
         reader = reader.option("path", opened_store(job.data_dir).data_dir)
-    found: DataFrame = reader.option("startingOffsets", starting).load()
+    found: DataFrame = reader.load()
     return found
 
 
@@ -237,24 +305,36 @@ def format_of(session: SparkSession, job: ApplyJob, spec: FormatSpec, known: Str
         return TextFormat(spec)
     if spec.name == "binary":
         return BinaryFormat(spec)
-    if spec.name == "avro":
+    if spec.name in {"avro", debezium.AVRO}:
         from .avro_format import AvroFormat
 
-        return AvroFormat(spec, job.topic, adds_columns=job.adds_columns)
+        if spec.name == "avro":
+            return AvroFormat(spec, job.topic, adds_columns=job.adds_columns)
+        if spec.what == "key":
+            raise UsageError(
+                f"--key-format: expected avro, as Debezium's keys in Avro have no envelope, found {spec.name}"
+            )
+        envelopes = AvroFormat(spec, job.topic, adds_columns=job.adds_columns, part=debezium.change_schema)
+        return debezium.avro_changes(envelopes)
     if spec.name == "protobuf":
         from .protobuf_format import ProtobufFormat
 
         return ProtobufFormat(spec, session)
     option, text = f"--{spec.what}-schema", schema_text(spec)
+    envelope = debezium.json_changes(spec) if spec.name == debezium.JSON else None
+    spec = spec if envelope is None else debezium.row_spec(spec)
     if text is not None and text.strip().lower() == "infer":
-        return JsonFormat(sampled_json(records_of(session.read, job, "earliest"), spec.what, spec), spec)
-    if text is not None:
-        return JsonFormat(parsed_ddl(text, option), spec)
+        records = records_of(session.read, job)
+        records = records if envelope is None else envelope.opened(records)
+        known = sampled_json(records, spec.what, spec)
+    elif text is not None:
+        known = parsed_ddl(text, option)
     if known is None:
         raise UsageError(f"{option}: expected columns such as `city STRING, orders BIGINT`, or infer, found none")
     if not known.fields:
         raise UsageError(f"{option}: expected columns such as `city STRING, orders BIGINT`, found a table without any")
-    return JsonFormat(known, spec)
+    found = JsonFormat(known, spec)
+    return found if envelope is None else Enveloped(envelope, found)
 
 
 def values_of(session: SparkSession, target: Table, keys: Sequence[str]) -> StructType | None:
@@ -262,7 +342,7 @@ def values_of(session: SparkSession, target: Table, keys: Sequence[str]) -> Stru
     if not target.exists(session):
         return None
     ours = {name.lower() for name in (*keys, *PLACE, DELETED)}
-    return StructType([each for each in target.read(session).schema if each.name.lower() not in ours])
+    return StructType([each for each in target.fields(session) if each.name.lower() not in ours])
 
 
 @contextmanager

@@ -13,12 +13,14 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import functions as f
 
 from ..errors import UsageError
 from . import merge_sql
@@ -35,7 +37,10 @@ RECENT = 32
 """Number of commits that are read first, as few other commits are between two of `apply`."""
 
 _PART = re.compile(r"[^\s`.;]+|`(?:[^`]|``)+`")
-_CONFLICT = re.compile(r"Concurrent\w{1,60}Exception|DELTA_CONCURRENT|CommitFailedException|Found conflicting files")
+_CONFLICT = re.compile(
+    r"Concurrent\w{1,60}Exception|DELTA_(?:CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED|PATH_EXISTS)|ALREADY_EXISTS"
+    r"|AlreadyExistsException|CommitFailedException|Found conflicting files"
+)
 
 
 class SqlTable:
@@ -66,11 +71,17 @@ class SqlTable:
             raise UsageError(f"{self.name}: expected a {self.kind} table, found one of {provider}")
         return True
 
+    def fields(self, session: SparkSession) -> StructType:
+        return self.read(session).schema
+
     def read(self, session: SparkSession) -> DataFrame:
         return session.table(self.sql)
 
+    def count(self, session: SparkSession) -> int:
+        return self.read(session).count()
+
     def create(self, session: SparkSession, fields: StructType) -> None:
-        no_rows(session, fields).writeTo(self.sql).using(self.kind).create()
+        self._create_with(no_rows(session, fields))
 
     def add_columns(self, session: SparkSession, fields: StructType) -> None:
         columns = ", ".join(f"{quoted(field.name)} {sql_type(field.dataType)}" for field in fields)
@@ -83,6 +94,23 @@ class SqlTable:
         with _view(rows) as source:
             return self._commit(rows.sparkSession, merge_sql.merge(self.sql, source, columns), state)
 
+    def load(self, rows: DataFrame, columns: Columns, state: AppliedState, *, creates: bool) -> None:
+        if creates:
+            self._write(rows.sparkSession, lambda: self._create_with(rows), state)
+            return
+        self._check_empty(self.read(rows.sparkSession))
+        # Unlike an INSERT, a MERGE reads the table, so that of two first loads the second is refused.
+        with _view(rows) as source:
+            self._commit(rows.sparkSession, merge_sql.merge(self.sql, source, columns, only_inserts=True), state)
+
+    def _create_with(self, rows: DataFrame) -> None:
+        """Create the table with these rows, in one commit."""
+        rows.writeTo(self.sql).using(self.kind).create()
+
+    def _check_empty(self, table: DataFrame) -> None:
+        if table.limit(1).collect():
+            raise another_is_at_work(self.name, "it has rows now")
+
     def forget_places(self, session: SparkSession, state: AppliedState) -> None:
         self._commit(session, merge_sql.forget_places(self.sql), state)
 
@@ -90,14 +118,18 @@ class SqlTable:
         with _view(rows) as source:
             rows.sparkSession.sql(merge_sql.insert_missing(self.sql, source, keys, rows.columns))
 
-    def _commit(self, session: SparkSession, statement: str, state: AppliedState) -> bool:
+    def _write(self, session: SparkSession, statement: str | Callable[[], object], state: AppliedState) -> None:
         try:
             with confs(session, self._confs(state)):
-                session.sql(statement)
-        except PySparkException as error:
+                session.sql(statement) if isinstance(statement, str) else statement()
+        except (PySparkException, Py4JJavaError) as error:  # PySpark does not know all of Delta's errors
             if _CONFLICT.search(str(error)):
                 raise another_is_at_work(self.name, "its commit came first") from error
             raise
+
+    def _commit(self, session: SparkSession, statement: str | Callable[[], object], state: AppliedState) -> bool:
+        """Write, and check in the history that the state is there, or that no row has changed."""
+        self._write(session, statement, state)
         found, is_chain = standing(self.states(session))
         is_there = found is not None and found.id == state.id
         is_unchanged = not self.commits_no_change and (found is None or found.id == state.base)
@@ -117,8 +149,8 @@ class DeltaTable(SqlTable):
         self._is_path = "/" in name
         super().__init__("delta.path" if self._is_path else name)
         if self._is_path:
-            place = name if ":" in name.partition("/")[0] else os.path.abspath(name)
-            self.name, self.sql = name, f"delta.{quoted(place)}"
+            self._place = name if ":" in name.partition("/")[0] else os.path.abspath(name)
+            self.name, self.sql = name, f"delta.{quoted(self._place)}"
 
     def create(self, session: SparkSession, fields: StructType) -> None:
         """Create the table.
@@ -134,6 +166,26 @@ class DeltaTable(SqlTable):
                 " (--conf spark.sql.catalogImplementation=hive), found Spark's in-memory catalog"
             )
         super().create(session, fields)
+
+    def load(self, rows: DataFrame, columns: Columns, state: AppliedState, *, creates: bool) -> None:
+        # What a killed load has left would keep Spark from creating a table with rows again. It may be the second attempt.
+        if creates and not self._is_path and not self.exists(rows.sparkSession):
+            self.create(rows.sparkSession, rows.schema)
+        super().load(rows, columns, state, creates=creates and self._is_path)
+
+    def _create_with(self, rows: DataFrame) -> None:
+        if not self._is_path:
+            super()._create_with(rows)
+            return
+        # Without a commit, only the log's directory says that the files of a killed load are Delta's.
+        jvm: Any = rows.sparkSession.sparkContext._jvm
+        path = jvm.org.apache.hadoop.fs.Path
+        place, log = path(self._place), path(self._place, "_delta_log")
+        files = place.getFileSystem(rows.sparkSession._jsparkSession.sessionState().newHadoopConf())
+        if files.exists(place) and len(files.listStatus(place)) and not files.exists(log):
+            raise UsageError(f"{self.name}: expected a Delta table, or an empty folder, found other files")
+        files.mkdirs(log)
+        rows.write.format(self.kind).save(self._place)
 
     def _expected(self) -> str:
         return "a name such as schema.table, or a path"
@@ -213,13 +265,40 @@ class IcebergTable(SqlTable):
         session.catalog.refreshTable(self.sql)  # as for `states`
         return super().read(session)
 
+    def load(self, rows: DataFrame, columns: Columns, state: AppliedState, *, creates: bool) -> None:
+        session = rows.sparkSession
+        if creates:
+            super().load(rows, columns, state, creates=True)
+            return
+        if self._head(session) is None:  # the commit is compared with a first snapshot
+            self.read(session).limit(0).writeTo(self.sql).append()
+        head, table = self._head(session), self.read(session)
+        # It is read at `head`, or at a later snapshot. With rows that came after `head` the commit conflicts.
+        self._check_empty(table)
+        has = {name.lower() for name in rows.columns}
+        whole = rows.select(
+            *(
+                (f.col(quoted(each.name)) if each.name.lower() in has else f.lit(None))
+                .cast(each.dataType)
+                .alias(each.name)
+                for each in table.schema
+            )
+        )
+        # Iceberg appends two INSERTs at a time. An overwrite of all rows, which are none, is checked against later snapshots.
+        writer = whole.writeTo(self.sql).option("isolation-level", "serializable")
+        writer = writer.option("validate-from-snapshot-id", str(head))
+        self._commit(session, lambda: writer.overwrite(f.lit(True)), state)
+
+    def _head(self, session: SparkSession) -> int | None:
+        heads = session.sql(f"SELECT snapshot_id FROM {self.sql}.refs WHERE name = 'main'").collect()
+        return heads[0]["snapshot_id"] if heads else None
+
     def states(self, session: SparkSession) -> Iterator[AppliedState]:
         session.catalog.refreshTable(self.sql)  # a catalog caches a table for half a minute
         key = f"summary['{PROPERTY}']"
         rows = session.sql(f"SELECT snapshot_id, parent_id, {key} AS state FROM {self.sql}.snapshots").collect()
-        heads = session.sql(f"SELECT snapshot_id FROM {self.sql}.refs WHERE name = 'main'").collect()
         by_id = {row["snapshot_id"]: row for row in rows}
-        at = heads[0]["snapshot_id"] if heads else None
+        at = self._head(session)
         while at in by_id:
             if (found := AppliedState.from_json(by_id[at]["state"])) is not None:
                 yield found

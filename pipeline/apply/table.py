@@ -31,8 +31,16 @@ class Table(Protocol):
         """Return whether the table exists. Raises UsageError if something else has its place."""
         ...
 
+    def fields(self, session: SparkSession) -> StructType:
+        """Return the table's columns."""
+        ...
+
     def read(self, session: SparkSession) -> DataFrame:
         """Return the current rows, and refresh the table for the session's own queries."""
+        ...
+
+    def count(self, session: SparkSession) -> int:
+        """Return the number of rows, by the table's metadata where possible."""
         ...
 
     def create(self, session: SparkSession, fields: StructType) -> None: ...
@@ -50,6 +58,18 @@ class Table(Protocol):
 
         Raises:
             StoreLockedError: Another program committed first; nothing has changed.
+        """
+        ...
+
+    def load(self, rows: DataFrame, columns: Columns, state: AppliedState, *, creates: bool) -> None:
+        """Insert rows into a table without rows and store the state, both or neither.
+
+        Args:
+            rows: One for each key, without deletions unless the table keeps them, and with DELETED only then.
+            creates: The table does not exist, and is created in the same commit.
+
+        Raises:
+            StoreLockedError: Another program committed first; nothing has changed, or the history shows both commits.
         """
         ...
 

@@ -11,9 +11,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...storage.disk import paths
 from ...storage.disk.checkpoints import uuid_text
 from ..addresses import check_that_somebody_is_there
 from ..errors import PipelineError, SourceChangedError, UsageError
+from ..source.reading import LogReader
 from ..stores.segment_names import topic_id_in
 from ..stores.stores import opened_store
 from .state import AppliedState
@@ -28,21 +30,43 @@ TIMEOUT_MS = 60_000
 class TopicNow(NamedTuple):
     """State of a topic.
 
-    spans: Partition -> (its first offset, the offset after its last); the latter is None if unknown.
+    spans: Partition -> (its first offset, the offset after its last committed one).
+    size_bytes: Size of its logs, as they are stored; None if unknown.
     """
 
     name: str
     topic_id: str | None
-    spans: Mapping[int, tuple[int, int | None]]
+    spans: Mapping[int, tuple[int, int]]
+    size_bytes: int | None = None
+
+    def ends(self) -> dict[int, int]:
+        return {partition: end for partition, (_, end) in self.spans.items()}
+
+    def offsets_from(self, starting: Mapping[int, int]) -> int:
+        """Return the number of offsets from these on; -2 is a partition's beginning."""
+        return sum(max(0, end - max(first, starting[partition])) for partition, (first, end) in self.spans.items())
+
+
+def topic_id_of_directory(data_dir: str, topic: str) -> str | None:
+    """Read a topic's id from a broker's files. UsageError: the topic is not found."""
+    store = opened_store(data_dir)
+    first = store.topic_partitions(topic)[0]
+    of_first = store.store_of(first)
+    topic_id = topic_id_in(of_first.files, of_first.directory_of(first))
+    return None if topic_id is None else uuid_text(topic_id)
 
 
 def topic_of_directory(data_dir: str, topic: str) -> TopicNow:
-    """Read a topic's id and partitions from a broker's files. UsageError: the topic is not found."""
-    store = opened_store(data_dir)
-    found = store.topic_partitions(topic)
-    of_first = store.store_of(found[0])
-    topic_id = topic_id_in(of_first.files, of_first.directory_of(found[0]))
-    return TopicNow(topic, None if topic_id is None else uuid_text(topic_id), {tp.partition: (0, None) for tp in found})
+    """Read a topic's id, partitions and offsets from a broker's files. UsageError: the topic is not found."""
+    stores = opened_store(data_dir)
+    logs, spans, size_bytes = LogReader(stores, committed=True), {}, 0
+    for tp in stores.topic_partitions(topic):
+        found = logs.bounds(tp, None)
+        spans[tp.partition] = found.start_offset, found.end_offset
+        store = stores.store_of(tp)
+        names = store.files.list(directory := store.directory_of(tp))
+        size_bytes += sum(store.files.size(paths.join(directory, name)) for name in names if name.endswith(paths.LOG))
+    return TopicNow(topic, topic_id_of_directory(data_dir, topic), spans, size_bytes)
 
 
 def topic_id_of_kafka(session: SparkSession, topic: str, options: Mapping[str, str]) -> str | None:
@@ -69,7 +93,8 @@ def topic_of_kafka(session: SparkSession, topic: str, options: Mapping[str, str]
         spec = jvm.org.apache.kafka.clients.admin.OffsetSpec
         first = _offsets(jvm, admin, topic, numbers, spec.earliest(), isolation)
         last = _offsets(jvm, admin, topic, numbers, spec.latest(), isolation)
-        return TopicNow(topic, _id_of(described), {each: (first[each], last[each]) for each in numbers})
+        spans = {each: (first[each], last[each]) for each in numbers}
+        return TopicNow(topic, _id_of(described), spans, _size_bytes(jvm, admin, described))
 
 
 def _id_of(described: Any) -> str | None:
@@ -123,6 +148,27 @@ def _offsets(jvm: Any, admin: Any, topic: str, numbers: list[int], spec: Any, is
     return {number: found.get(place).offset() for number, place in places.items()}
 
 
+def _size_bytes(jvm: Any, admin: Any, described: Any) -> int | None:
+    """Return the size of the leaders' logs; None if the user may not describe them, or the broker is too old."""
+    from py4j.protocol import Py4JJavaError
+
+    leaders = {each.partition(): each.leader().id() for each in described.partitions() if each.leader() is not None}
+    brokers = jvm.java.util.ArrayList()
+    for each in sorted(set(leaders.values())):
+        brokers.add(each)
+    try:
+        found = admin.describeLogDirs(brokers).allDescriptions().get()
+    except Py4JJavaError:
+        return None
+    size_bytes = 0
+    for number, leader in leaders.items():
+        place = jvm.org.apache.kafka.common.TopicPartition(described.name(), number)
+        for directory in found.get(leader).values():
+            replica = directory.replicaInfos().get(place)
+            size_bytes += 0 if replica is None else replica.size()
+    return size_bytes
+
+
 def reason(error: Any) -> str:
     """Return the innermost cause of a Java exception, its class and message, in one line."""
     found = error.java_exception
@@ -164,9 +210,9 @@ def starting_offsets(now: TopicNow, state: AppliedState, *, takes_losses: bool) 
         lost = ""
         if offset < first:
             lost = f"expected records from the table's position {offset} on, found them only from offset {first} on"
-        elif end is not None and offset > end:
+        elif offset > end:
             lost = f"expected records up to the table's position {offset}, found the log's end at offset {end}"
         if lost and not takes_losses:
             raise SourceChangedError(f"{now.name}-{partition}: {lost} (--take-losses continues from there)")
-        found[partition] = max(first, offset if end is None else min(offset, end))
+        found[partition] = max(first, min(offset, end))
     return found

@@ -2,5 +2,5 @@
 
 `addresses` (schemes, options), `failures` (a store's errors as errors of a job), `ranges` (bytes of an object, in efficient
 pieces), `object_files` (the part of `storage.disk.files.Files` that readers need), `tiered` (segments of remote storage
-managers), `uploads` (files that jobs write).
+managers).
 """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..apply.packages import EXTENSIONS
 from ..errors import UsageError
 from .engine import IN_PROCESS, Engine
-from .progress import Say
+from .progress import JobProgress, Say
 from .requirements import check_requirements
 
 if TYPE_CHECKING:
@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from ..apply.query import ApplyJob
 
 
-def run(options: argparse.Namespace, say: Say) -> tuple[ApplyJob, Applied]:
+def run(options: argparse.Namespace, say: Say, progress: JobProgress) -> tuple[ApplyJob, Applied]:
     """Run the stream that the options describe, and return the job and its result. Errors are raised."""
     source = "kafka" if options.data_dir is None else "ottla"
-    check_requirements([options.table_format, source, options.key_format, options.value_format], options.conf)
+    decoders = [each.removeprefix("debezium-") for each in (options.key_format, options.value_format)]
+    check_requirements([options.table_format, source, *decoders], options.conf)
     from ..apply.query import apply
+    from ..spark.tasks import running_tasks
 
     job = job_of(options, say)
     if options.master == IN_PROCESS:
@@ -30,9 +32,10 @@ def run(options: argparse.Namespace, say: Say) -> tuple[ApplyJob, Applied]:
     confs = {"spark.sql.shuffle.partitions": "8"}
     for name, value in EXTENSIONS.get(options.table_format, {}).items():
         confs[name] = value if name not in given or name != "spark.sql.extensions" else f"{given.pop(name)},{value}"
-    engine = Engine(options.master, {**confs, **given}, say=say)
+    engine = Engine(options.master, {**confs, **given}, say=say, progress=progress)
     try:
-        with engine.session(f"apply {options.topic}") as session:
+        with engine.session(f"apply {options.topic}") as session, progress.watching(options.topic) as watch:
+            watch.running = lambda: running_tasks(session)
             return job, apply(session, job)
     finally:
         engine.stop()

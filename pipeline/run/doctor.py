@@ -18,7 +18,7 @@ COMMANDS = {
     ON_SPARK: (),
     "verify --bootstrap": ("kafka",),
     "spark.read.format('ottla'), apply --data-dir": ("ottla",),
-    "apply --bootstrap, to parquet": ("kafka",),
+    "apply --bootstrap, to delta-rs": ("delta-rs", "kafka"),
     "apply --bootstrap, to delta": ("delta", "kafka"),
     "apply --bootstrap, to iceberg": ("iceberg", "kafka"),
     "apply, of avro": ("avro",),

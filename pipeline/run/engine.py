@@ -99,7 +99,6 @@ class Engine:
     def _found_or_started(self) -> SparkSession:
         from pyspark.sql import SparkSession
 
-        from ..source.data_source_api import HAS_SOURCES
         from ..source.source import register
         from ..spark.failures import failures_translated
         from ..spark.interrupts import interrupts_deferred
@@ -118,8 +117,7 @@ class Engine:
         started.sparkContext.setLogLevel("OFF")  # Ottla reports a task's error once
         if started.sparkContext.uiWebUrl:
             self._say(f"Spark's UI: {started.sparkContext.uiWebUrl}")
-        if HAS_SOURCES:
-            register(started, checks_workers=False)  # jobs report it themselves, and `check` also runs on such workers
+        register(started, checks_workers=False)  # jobs report it themselves, and `check` also runs on such workers
         return started
 
     def stop(self) -> None:

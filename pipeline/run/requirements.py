@@ -54,8 +54,10 @@ def missing_requirements(
         spark = PACKAGES[format_name].spark if format_name else "VERSION"
     elif "PYSPARK_GATEWAY_PORT" in environment:
         return found
-    if "ottla" in needed and spark.startswith("3."):
-        found.append(f"the format ottla needs PySpark 4.0 or newer, found {spark}: pip install 'pyspark>=4,<5'")
+    if "delta-rs" in needed and find_spec("deltalake") is None:
+        found.append("deltalake is missing: pip install 'ottla[delta-rs]'")
+    if spark.startswith("3."):
+        return [*found, f"PySpark: expected 4.0 or newer, found {spark}: pip install 'pyspark>=4,<5'"]
     given = _given_jars(confs, environment)
     if given is not None and (
         jars := [name for name in jars if not any(PACKAGES[name].fits(each, spark) for each in given)]

@@ -13,7 +13,6 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from ..source.data_source_api import HAS_SOURCES
 from ..source.source import PUSHDOWN_CONF, register
 from .java import java_home
 
@@ -64,8 +63,7 @@ def prepared(app_name: str, master: str | None) -> dict[str, str]:
 
 
 def session(app_name: str = "ottla", *, master: str | None = None) -> SparkSession:
-    """Return a Spark session with Ottla's settings (see `builder`) and, with PySpark 4.0 or newer, the format `ottla`."""
+    """Return a Spark session with Ottla's settings (see `builder`) and the format `ottla`."""
     spark = builder(app_name, master=master).getOrCreate()
-    if HAS_SOURCES:
-        register(spark)
+    register(spark)
     return spark

@@ -17,14 +17,17 @@ log file), and a row group.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ...storage.disk.checkpoints import write_atomically
+from ...storage.disk.os_files import OsFiles
 from ...storage.disk.paths import OFFSET_MAX
-from ..objects.addresses import is_address
 from ..objects.object_files import ObjectFiles
 from ..records.fine_buckets import Buckets, Parted, buckets_for
 from ..records.key_hashes import HASH, ROWS_AT_ONCE, by_key, hashed, merged_as_they_come
@@ -32,13 +35,12 @@ from ..source.reading import Task
 from ..source.split_reader import Wanted, read_split
 from ..steps import UNWATCHED, Watch
 from ..stores.log_files import Split
-from ..stores.reading_files import objects_of
 from ..stores.store import Store
 from ..stores.stores import Stores
-from .layers import Order, Since, SnapshotResult, write_snapshot
+from .manifest import MANIFEST, Manifest, PartitionSpan
 from .parquet_files import opened, rows_of_file
+from .snapshot_folder import replacing
 from .snapshot_rounds import Piece, Round, RoundsDone, RunRound, WrittenPart, run_rounds
-from .store_snapshot import check_place, write_to_store
 from .targets import SnapshotTarget
 
 SCHEMA = pa.schema(
@@ -154,32 +156,30 @@ def newest(rows: Iterable[NewestRows]) -> NewestRows:
     return last
 
 
-def chosen(
-    rows: Iterable[NewestRows], *, keeps_deleted: bool = False, buckets: Buckets | None = None
-) -> Iterator[tuple[int, NDArray[np.int64]]]:
+def chosen(rows: Iterable[NewestRows], *, buckets: Buckets | None = None) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """Yield each part with the offsets of the records to write, ascending, from all rows of some keys.
 
     Args:
         buckets: Set if the rows are those of a coarse bucket, which may be more than a task holds.
     """
     if buckets is None or buckets.fine == 1:
-        yield from _by_part(*_living(rows, keeps_deleted))
+        yield from _by_part(*_living(rows))
         return
     held_bytes, fine = ROWS_A_BUCKET * NEWEST.itemsize, np.uint64(buckets.fine)
     keys, found = Parted(buckets.fine, held_bytes), Parted(buckets.fine, held_bytes)
     for each in rows:
         keys.add(buckets.bucket_numbers(each["high"]) % fine, (each,))
     for (own,) in keys.each():
-        parts, offsets = _living([own], keeps_deleted)
+        parts, offsets = _living([own])
         found.add(parts % buckets.fine, (parts, offsets))
     for parts, offsets in found.each():
         yield from _by_part(parts, offsets)
 
 
-def _living(rows: Iterable[NewestRows], keeps_deleted: bool) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+def _living(rows: Iterable[NewestRows]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Return part and offset of the newest record of each key that gets a row."""
     found = newest(rows)
-    found = found[found["part"] >= 0 if keeps_deleted else found["is_deleted"] == 0]
+    found = found[found["is_deleted"] == 0]
     return found["part"].astype(np.int32), found["offset"].astype(np.int64)
 
 
@@ -227,6 +227,15 @@ def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(group)
 
 
+class SnapshotResult(NamedTuple):
+    """Result of a snapshot."""
+
+    path: str
+    keys: int
+    partitions: int
+    parts: int
+
+
 def take_snapshot(
     store: Store | Stores,
     topic: str,
@@ -236,15 +245,13 @@ def take_snapshot(
     now_ms: int,
     partition: int | None = None,
     overwrite: bool = False,
-    since: Since | None = None,
 ) -> SnapshotResult:
     """Write a snapshot.
 
     Args:
-        out: A folder, which workers share, or an address.
+        out: A folder, which workers share.
         run: Function that runs the rounds: `rounds_here` by default, or `snapshot_job.rounds_on` a session.
         now_ms: The current time, Unix milliseconds.
-        since: An earlier snapshot: only later records are read, and written as a layer over it.
 
     Raises:
         UsageError: The log does not exist; or `out` exists, and `overwrite` is not set.
@@ -252,17 +259,24 @@ def take_snapshot(
         SourceChangedError: Records disappeared during the job, but not by a cleaner; no files are left.
         PipelineError: A job failed for another reason; no files are left.
     """
-    chosen_run = run or rounds_here(topic)
+    with replacing(out, overwrite=overwrite, now_ms=now_ms) as directory:
+        target = SnapshotTarget(directory)
+        done = run_rounds(store, topic, target, run or rounds_here(topic), partition=partition)
+        target.close(SCHEMA)
+        write_atomically(OsFiles(), os.path.join(directory, MANIFEST), _manifest(topic, done, now_ms).to_json())
+    return SnapshotResult(out, done.keys, len(done.first.ends), len(done.tasks))
 
-    def rounds(target: SnapshotTarget) -> RoundsDone:
-        ends = None if since is None else since.ends
-        return run_rounds(store, topic, target, chosen_run, partition=partition, since=ends)
 
-    check_place(out, None if since is None else since.path)
-    order = Order(topic, rounds, SCHEMA, overwrite=overwrite, since=since, now_ms=now_ms)
-    if is_address(out):
-        return write_to_store(out, order, objects_of(store.stores[0].files))
-    return write_snapshot(out, order)
+def _manifest(topic: str, done: RoundsDone, now_ms: int) -> Manifest:
+    spans = {
+        tp.partition: PartitionSpan(
+            topic_id=None if end.topic_id is None else end.topic_id.hex(),
+            log_start_offset=done.first.log_starts[tp],
+            end_offset=end.offset,
+        )
+        for tp, end in done.first.ends.items()
+    }
+    return Manifest(topic=topic, taken_at_ms=now_ms, partitions=spans)
 
 
 def rounds_here(topic: str, watch: Watch = UNWATCHED) -> RunRound:
@@ -274,7 +288,7 @@ def rounds_here(topic: str, watch: Watch = UNWATCHED) -> RunRound:
 
     def run(of: Round, target: SnapshotTarget) -> Iterator[WrittenPart]:
         watch.begin(topic)
-        offsets = dict(chosen(every_key(of, watch), keeps_deleted=of.keeps_deleted))
+        offsets = dict(chosen(every_key(of, watch)))
         written = watch.step("parts written", len(offsets))
         for part, found in offsets.items():
             yield write_part(of.tasks[part - of.first_part], part, found, target, attempt="local")

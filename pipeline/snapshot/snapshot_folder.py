@@ -30,7 +30,7 @@ from ...storage.disk import paths
 from ...storage.disk.files import Files
 from ...storage.disk.os_files import OsFiles
 from ..errors import UsageError
-from .manifest import LAYERS, MANIFEST
+from .manifest import MANIFEST
 
 FINISHED = ".parquet"
 UNFINISHED = ".part-"
@@ -58,7 +58,10 @@ def replacing(out: str, *, overwrite: bool, now_ms: int, files: Files | None = N
         OSError: The disk failed. `out` is the old snapshot, or the new one.
     """
     if "://" in out:
-        raise UsageError(f"{out}: expected a path (of a mounted file system), found an address")
+        raise UsageError(
+            f"{out}: expected a path (of a mounted file system), found an address: copy the folder there, or let Spark write"
+            " the frame of `ottla.pipeline.latest`"
+        )
     files = OsFiles() if files is None else files
     given, out = out, os.path.realpath(out)
     parent, old = paths.parent(out), f"{out}{REPLACED}"
@@ -155,6 +158,5 @@ def sync_folder(files: Files, directory: str) -> None:
 def _is_snapshot(files: Files, path: str) -> bool:
     """Return whether a folder contains only files of snapshots."""
     return files.is_dir(path) and all(
-        name.endswith(FINISHED) or name.startswith(UNFINISHED) or name in (MANIFEST, LAYERS)
-        for name in files.list(path)
+        name.endswith(FINISHED) or name.startswith(UNFINISHED) or name == MANIFEST for name in files.list(path)
     )

@@ -61,7 +61,7 @@ def picked(spark: SparkSession, of: Round, buckets: Buckets | None, watch: Watch
     shared_out = buckets_of(of, tasks_at_once(spark)) if buckets is None else buckets
     searched = watch.step("parts searched", len(of.pieces))
     judged = watch.step("buckets of keys chosen from", shared_out.coarse)
-    first_part, objects, keeps_deleted = of.first_part, of.objects, of.keeps_deleted
+    first_part, objects = of.first_part, of.objects
 
     def find(batches: Batches) -> Batches:
         found = (rows for (number, _), data in _BLOBS.read(batches) for rows in rows_of(number, pickle.loads(data)))
@@ -76,7 +76,7 @@ def picked(spark: SparkSession, of: Round, buckets: Buckets | None, watch: Watch
 
     def choose(batches: Batches) -> Batches:
         rows = (np.frombuffer(data, NEWEST) for _, data in _BLOBS.read(batches))
-        found = chosen(rows, keeps_deleted=keeps_deleted, buckets=shared_out)
+        found = chosen(rows, buckets=shared_out)
         yield from _BLOBS.rows(((part - first_part, 0), offsets.tobytes()) for part, offsets in found)
         judged(1)
 

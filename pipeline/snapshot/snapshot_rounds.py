@@ -24,7 +24,7 @@ from typing import NamedTuple, NoReturn
 
 from ...storage.disk import paths
 from ...storage.disk.paths import TopicPartition
-from ..errors import CorruptSourceError, SourceChangedError, UsageError
+from ..errors import CorruptSourceError, SourceChangedError
 from ..objects.addresses import is_address
 from ..objects.object_files import ObjectFiles
 from ..source.read_options import MAX_PARTITION_BYTES_DEFAULT
@@ -68,8 +68,6 @@ class Round:
     written: tuple[str, ...]
     """Files of the rounds before."""
     log_starts: Mapping[TopicPartition, int]
-    keeps_deleted: bool
-    """Whether a deleted key also has a row, as in a layer over another snapshot."""
     objects: ObjectFiles
     """Files with addresses, not on this machine's file systems."""
 
@@ -114,24 +112,14 @@ RunRound = Callable[[Round, SnapshotTarget], Iterable[WrittenPart]]
 """Run a round and write its records to a target; yields each part that has chosen records, once."""
 
 
-def first_round(
-    store: Store | Stores,
-    partitions: Sequence[TopicPartition],
-    since: Mapping[TopicPartition, RoundEnd] | None = None,
-) -> Round:
-    """Return the round of all committed data of these partitions, in parts; or of the data after these ends.
-
-    Args:
-        since: Ends of an earlier snapshot.
+def first_round(store: Store | Stores, partitions: Sequence[TopicPartition]) -> Round:
+    """Return the round of all committed data of these partitions, in parts.
 
     Raises:
-        UsageError: A log of the earlier snapshot does not exist.
         CorruptSourceError: A log cannot be opened.
         SourceChangedError: A log was deleted.
     """
-    if gone := sorted(set(since or ()) - set(partitions)):
-        raise UsageError(f"{store.data_dir} has no log of {gone[0]}, which is in the earlier snapshot")
-    return _round(store, partitions, since or {}, 0, (), keeps_deleted=since is not None, is_first=True)
+    return _round(store, partitions, {}, 0, ())
 
 
 def next_round(store: Store | Stores, before: Round, target: SnapshotTarget) -> Round:
@@ -142,7 +130,7 @@ def next_round(store: Store | Stores, before: Round, target: SnapshotTarget) -> 
     """
     written = [*target.finished().values()]
     first_part = before.first_part + len(before.tasks)
-    return _round(store, before.ends, before.ends, first_part, written, keeps_deleted=before.keeps_deleted)
+    return _round(store, before.ends, before.ends, first_part, written)
 
 
 def _round(
@@ -151,9 +139,6 @@ def _round(
     begins: Mapping[TopicPartition, RoundEnd],
     first_part: int,
     written: Sequence[str],
-    *,
-    keeps_deleted: bool = False,
-    is_first: bool = False,
 ) -> Round:
     tasks: list[Task] = []
     ends: dict[TopicPartition, RoundEnd] = {}
@@ -166,8 +151,7 @@ def _round(
                 end = ends[tp] = RoundEnd(log.log.topic_id, log.end_offset)
                 log_starts[tp] = log.start_offset
                 start = begins.get(tp, RoundEnd(end.topic_id, log.start_offset))
-                is_unknown = is_first and start.topic_id is None  # a server stores it at its next start
-                if (end.topic_id != start.topic_id and not is_unknown) or end.offset < start.offset:
+                if end.topic_id != start.topic_id or end.offset < start.offset:
                     raise SourceChangedError(
                         f"{tp}: its end was truncated, or its topic was recreated, since the first read"
                     )
@@ -181,7 +165,6 @@ def _round(
         sees_all=sees_all,
         written=tuple(written),
         log_starts=log_starts,
-        keeps_deleted=keeps_deleted,
         objects=objects_of(store.stores[0].files),
     )
 
@@ -202,10 +185,9 @@ def run_rounds(
     run: RunRound,
     *,
     partition: int | None = None,
-    since: Mapping[TopicPartition, RoundEnd] | None = None,
     pause: Callable[[], None] = pause_between_looks,
 ) -> RoundsDone:
-    """Write a snapshot to a target, round by round; or the changes since one that ended at `since`.
+    """Write a snapshot to a target, round by round.
 
     Raises:
         CorruptSourceError: A log is damaged; or a chosen record is missing, and no cleaner was at work.
@@ -213,7 +195,7 @@ def run_rounds(
     """
     tasks: list[Task] = []
     disturbed = waits = 0
-    first = now = first_round(store, store.topic_partitions(topic, partition), since)
+    first = now = first_round(store, store.topic_partitions(topic, partition))
     while disturbed < ROUNDS_MAX and waits < WAITS_MAX:
         found = list(run(now, target)) if now.tasks else []
         for each in found:

@@ -1,7 +1,7 @@
 """Rows of a stored snapshot, or of Parquet files with its columns, partition by partition.
 
-The footers of all files say which row groups have rows of a partition. Its rows have one order: that of layers, then of file names,
-then of rows in a file, which is the order of offsets in files written by `snapshot`. So a place in it is a number of rows, and
+The footers of all files say which row groups have rows of a partition. Its rows have one order: that of file names, then of rows
+in a file, which is the order of offsets in files written by `snapshot`. So a place in it is a number of rows, and
 a reader can continue from a place without reading what is before it.
 """
 
@@ -21,12 +21,11 @@ import pyarrow.parquet as pq
 
 from ...storage.disk.os_files import OsFiles
 from ..errors import SourceChangedError, UsageError
-from ..objects.addresses import is_address
+from ..objects.addresses import is_address, normalize
 from ..objects.object_files import ObjectFiles
-from .manifest import layer_directories, read_manifest
+from .manifest import MANIFEST, parse_manifest, read_manifest
 from .parquet_files import opened
 from .snapshot_folder import FINISHED
-from .store_snapshot import find
 
 BATCH_ROWS, BATCH_BYTES = 10_000, 16 << 20
 """Limits of a batch of rows, by the average size in its row group."""
@@ -34,9 +33,8 @@ FOOTERS_AT_ONCE = 16
 
 
 class RowGroup(NamedTuple):
-    """A row group of a file, with the file's layer."""
+    """A row group of a file."""
 
-    layer: int
     path: str
     number: int
     rows: int
@@ -51,43 +49,22 @@ class RowGroup(NamedTuple):
 
 
 class StoredPart(NamedTuple):
-    """All rows of one partition. It can be sent to another process.
-
-    Memory: about 150 bytes for each key that a layer after the first has changed.
-    """
+    """All rows of one partition. It can be sent to another process."""
 
     partition: int
     groups: tuple[RowGroup, ...]
     columns: tuple[str, ...]
-    log_start_offset: int | None
-    """Log start of a layered snapshot, in which not all rows count; None for one whose rows all count."""
     objects: ObjectFiles
 
     @property
     def row_count(self) -> int:
-        """Number of rows, including those that do not count."""
+        """Number of rows."""
         return sum(group.rows for group in self.groups)
 
     def batches(self, from_row: int = 0) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield the rows that count, from a place on, each batch with the place after it."""
-        newest_layers: dict[bytes, int] = {}
-        for group, _, batch in self._read([each for each in self.groups if each.layer], ["partition", "key"]):
-            newest_layers.update(dict.fromkeys(batch["key"].to_pylist(), group.layer))
-        for group, place, batch in self._read(self.groups, self.columns, from_row):
-            if (start := self.log_start_offset) is not None:
-                rows = zip(batch["key"].to_pylist(), batch["offset"].to_pylist(), strict=True)
-                is_newest = [
-                    offset >= start and newest_layers.get(key, group.layer) == group.layer for key, offset in rows
-                ]
-                batch = batch.filter(pc.and_(pa.array(is_newest, pa.bool_()), batch["value"].is_valid()))
-            yield place, batch
-
-    def _read(
-        self, groups: Sequence[RowGroup], columns: Sequence[str], from_row: int = 0
-    ) -> Iterator[tuple[RowGroup, int, pa.RecordBatch]]:
-        """Yield the partition's rows of some row groups, with the place after them."""
+        """Yield the rows from a place on, each batch with the place after it."""
         place = 0
-        for path, of_file in groupby(groups, lambda group: group.path):
+        for path, of_file in groupby(self.groups, lambda group: group.path):
             with ExitStack() as files:
                 file: pq.ParquetFile | None = None
                 for group in of_file:
@@ -98,14 +75,14 @@ class StoredPart(NamedTuple):
                         file = files.enter_context(opened(path, self.objects))
                     if _identity(file.metadata, group.number) != group.identity:
                         raise SourceChangedError(f"{path}: expected the file that was there before, found another one")
-                    for read in file.iter_batches(group.batch_rows(), row_groups=[group.number], columns=columns):
+                    for read in file.iter_batches(group.batch_rows(), row_groups=[group.number], columns=self.columns):
                         skipped = min(max(0, from_row - place), read.num_rows)
                         place += read.num_rows
                         batch = read.slice(skipped)
                         if group.is_mixed:
                             batch = batch.filter(pc.equal(batch["partition"], self.partition))
                         if skipped < read.num_rows:
-                            yield group, place, batch
+                            yield place, batch
 
 
 class StoredSnapshot:
@@ -114,19 +91,24 @@ class StoredSnapshot:
     def __init__(self, path: str, objects: ObjectFiles | None = None) -> None:
         """
         Raises:
-            UsageError: The snapshot does not exist.
+            UsageError: The manifest is invalid.
             OSError, ValueError: As PyArrow.
         """
         self._objects = ObjectFiles() if objects is None else objects
         if is_address(path):
-            found = find(self._objects, path)
-            if found is None:
-                raise UsageError(f"{path}: expected a snapshot, found none")
-            self.manifest, self._layers = found.manifest, found.layers
+            path = normalize(path)
+            names = self._objects.list(path)
+            self.manifest = None
+            if MANIFEST in names:
+                file = self._objects.open(f"{path}/{MANIFEST}")
+                self.manifest = parse_manifest(f"{path}/{MANIFEST}", file.read_at(0, file.size()).decode())
+            self._files = _parquet_files(path, names)
+        elif os.path.isdir(path):
+            self.manifest = read_manifest(OsFiles(), path)
+            self._files = _parquet_files(path, os.listdir(path))
         else:
-            self.manifest = read_manifest(OsFiles(), path) if os.path.isdir(path) else None
-            self._layers = [_files_in(each) for each in layer_directories(path, self.manifest)]
-        with opened(self._layers[0][0], self._objects) as file:
+            self.manifest, self._files = None, [path]
+        with opened(self._files[0], self._objects) as file:
             self.schema: pa.Schema = file.schema_arrow
             """Its columns, by the first file."""
 
@@ -138,27 +120,19 @@ class StoredSnapshot:
         """
         names = tuple(self.schema.names if columns is None else columns)
         groups: dict[int, list[RowGroup]] = {}
-        files = [(layer, path) for layer, paths in enumerate(self._layers) for path in paths]
         with ThreadPoolExecutor(FOOTERS_AT_ONCE, thread_name_prefix="footers") as pool:
-            for found in pool.map(lambda file: self._groups_in(file[0], file[1], names), files):
+            for found in pool.map(lambda path: self._groups_in(path, names), self._files):
                 for partition, group in found:
                     groups.setdefault(partition, []).append(group)
-        spans = {} if self.manifest is None else self.manifest.partitions
-        starts = {number: span.log_start_offset for number, span in spans.items()}
-        return [
-            StoredPart(
-                number, tuple(own), names, starts.get(number, 0) if len(self._layers) > 1 else None, self._objects
-            )
-            for number, own in sorted(groups.items())
-        ]
+        return [StoredPart(number, tuple(own), names, self._objects) for number, own in sorted(groups.items())]
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that count of all partitions."""
+        """Yield the rows of all partitions."""
         for part in self.parts():
             for _, batch in part.batches():
                 yield batch
 
-    def _groups_in(self, layer: int, path: str, names: Iterable[str]) -> list[tuple[int, RowGroup]]:
+    def _groups_in(self, path: str, names: Iterable[str]) -> list[tuple[int, RowGroup]]:
         """Return the row groups of a file that have rows, for each partition that is in them."""
         found = []
         with opened(path, self._objects) as file:
@@ -181,9 +155,7 @@ class StoredSnapshot:
                         f"{path}: expected a partition in each row, found none in one of row group {number}"
                     )
                 identity = _identity(file.metadata, number)
-                group = RowGroup(
-                    layer, path, number, meta.num_rows, meta.total_byte_size, len(partitions) > 1, identity
-                )
+                group = RowGroup(path, number, meta.num_rows, meta.total_byte_size, len(partitions) > 1, identity)
                 found += [(partition, group) for partition in partitions]
         return found
 
@@ -211,10 +183,8 @@ def _identity(footer: pq.FileMetaData, number: int) -> str:
     return found.hexdigest()[:16]
 
 
-def _files_in(path: str) -> Sequence[str]:
-    if not os.path.isdir(path):
-        return [path]
-    found = [os.path.join(path, name) for name in sorted(os.listdir(path)) if name.endswith(FINISHED)]
+def _parquet_files(directory: str, names: Sequence[str]) -> Sequence[str]:
+    found = [f"{directory}/{name}" for name in sorted(names) if name.endswith(FINISHED)]
     if not found:
-        raise FileNotFoundError(2, "no Parquet files in it", path)
+        raise FileNotFoundError(2, "no Parquet files in it", directory)
     return found

@@ -1,7 +1,7 @@
-"""Target of a snapshot's files during the job: a folder of a disk, or a place in a store.
+"""Folder of a snapshot's files during the job.
 
-An executor writes a file under a name that no other attempt has. The driver, which knows the one valid attempt, finishes it:
-on a disk the file gets its name then; in a store it keeps its name, and counts once the manifest names it.
+An executor writes a file under a name that no other attempt has. The driver, which knows the one valid attempt, gives it its
+name then.
 """
 
 from __future__ import annotations
@@ -9,37 +9,22 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...storage.disk.os_files import OsFiles
-from ..objects.object_files import ObjectFiles
-from ..objects.uploads import upload, written_beside
-from .snapshot_folder import FINISHED, UNFINISHED, sync_file
+from .snapshot_folder import FINISHED, UNFINISHED, remove_unfinished, sync_file, sync_folder
 
 
-class SnapshotTarget(Protocol):
-    """Target that is sent to executors."""
-
-    def write(self, part: int, attempt: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> str:
-        """Write these tables to a file, a row group each, and return its place. On an error the file is deleted if possible."""
-
-    def finish(self, part: int, unfinished: str) -> None:
-        """Mark the file that counts. Called by the driver."""
-
-    def finished(self) -> dict[int, str]:
-        """Return the file that counts for each part. Called by the driver."""
-
-
-class DiskTarget:
-    """A folder that all executors share."""
+class SnapshotTarget:
+    """A folder that all executors share. It is sent to them."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
 
     def write(self, part: int, attempt: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> str:
+        """Write these tables to a file, a row group each, and return its path. On an error the file is deleted if possible."""
         unfinished = os.path.join(self.directory, f"{UNFINISHED}{part:05}.{attempt}")
         try:
             with pq.ParquetWriter(unfinished, schema) as writer:
@@ -53,35 +38,20 @@ class DiskTarget:
         return unfinished
 
     def finish(self, part: int, unfinished: str) -> None:
+        """Mark the file that counts. Called by the driver."""
         os.rename(unfinished, os.path.join(self.directory, f"part-{part:05}{FINISHED}"))
 
     def finished(self) -> dict[int, str]:
+        """Return the file that counts for each part. Called by the driver."""
         return {
             int(name.removeprefix("part-").removesuffix(FINISHED)): os.path.join(self.directory, name)
             for name in sorted(os.listdir(self.directory))
             if name.endswith(FINISHED)
         }
 
-
-class StoreTarget:
-    """A place in a store that contains nothing else."""
-
-    def __init__(self, address: str, objects: ObjectFiles) -> None:
-        self.address = address
-        self.objects = objects
-        self._finished: dict[int, str] = {}
-
-    def write(self, part: int, attempt: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> str:
-        address = f"{self.address}/part-{part:05}.{attempt}{FINISHED}"
-        with written_beside() as path:
-            with pq.ParquetWriter(path, schema) as writer:
-                for table in tables:
-                    writer.write_table(table)
-            upload(self.objects, path, address)
-        return address
-
-    def finish(self, part: int, unfinished: str) -> None:
-        self._finished[part] = unfinished
-
-    def finished(self) -> dict[int, str]:
-        return dict(sorted(self._finished.items()))
+    def close(self, schema: pa.Schema) -> None:
+        """Sync the folder. One without files gets a file without rows."""
+        remove_unfinished(OsFiles(), self.directory)
+        if not self.finished():
+            self.finish(0, self.write(0, "none", schema, [schema.empty_table()]))
+        sync_folder(OsFiles(), self.directory)

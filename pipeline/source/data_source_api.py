@@ -4,8 +4,7 @@
     4.1   filters, for push-down
     4.2   read limits, for `maxOffsetsPerTrigger` and a stream's own Trigger.AvailableNow
 
-Before 4.0 PySpark has none. The modules of this folder can still be imported, as jobs read logs with them; only `register`
-fails. The check looks for the classes themselves, not for version numbers, which vendors change.
+The check looks for the classes themselves, not for version numbers, which vendors change.
 """
 
 from __future__ import annotations
@@ -13,39 +12,34 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
-        DataSource,
-        DataSourceReader,
-        DataSourceStreamReader,
         EqualNullSafe,
         EqualTo,
         Filter,
         GreaterThan,
         GreaterThanOrEqual,
         In,
-        InputPartition,
         IsNotNull,
         LessThan,
         LessThanOrEqual,
     )
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-    HAS_SOURCES = HAS_FILTERS = HAS_READ_LIMITS = True
+    HAS_FILTERS = HAS_READ_LIMITS = True
 else:
 
     def _of(module: str, names: str) -> tuple[bool, list[Any]]:
         """Return whether the module has all these classes; and the classes, or empty substitutes."""
         try:
             found = import_module(module)
-        except ImportError:
+        except ImportError:  # before 4.2
             found = None
         has_all = all(hasattr(found, name) for name in names.split())
         return has_all, [getattr(found, name) if has_all else type(name, (), {}) for name in names.split()]
 
-    HAS_SOURCES, (DataSource, DataSourceReader, DataSourceStreamReader, InputPartition) = _of(
-        "pyspark.sql.datasource", "DataSource DataSourceReader DataSourceStreamReader InputPartition"
-    )
     HAS_FILTERS, (
         EqualNullSafe, EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, IsNotNull, LessThan, LessThanOrEqual
     ) = _of(
@@ -57,7 +51,7 @@ else:
     )
 
 __all__ = [
-    "HAS_FILTERS", "HAS_READ_LIMITS", "HAS_SOURCES", "DataSource", "DataSourceReader", "DataSourceStreamReader", "EqualNullSafe",
+    "HAS_FILTERS", "HAS_READ_LIMITS", "DataSource", "DataSourceReader", "DataSourceStreamReader", "EqualNullSafe",
     "EqualTo", "Filter", "GreaterThan", "GreaterThanOrEqual", "In", "InputPartition", "IsNotNull", "LessThan", "LessThanOrEqual",
     "ReadAllAvailable", "ReadLimit", "ReadMaxRows", "SupportsTriggerAvailableNow",
 ]  # fmt: skip

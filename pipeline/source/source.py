@@ -21,7 +21,6 @@ from inspect import signature
 from typing import Any
 
 import pyarrow as pa
-import pyspark
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -33,7 +32,6 @@ from ..spark.workers import check_workers
 from .batch_reader import BatchReader, PushDownReader, SplitPartition, tasks
 from .data_source_api import (
     HAS_FILTERS,
-    HAS_SOURCES,
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
@@ -57,13 +55,8 @@ def register(spark: SparkSession, *, checks_workers: bool = True) -> None:
         checks_workers: If workers may run a different Python, run a task that checks whether they can load Ottla.
 
     Raises:
-        UsageError: They cannot (the message says what to do), or this PySpark has no Python data sources (before 4.0).
+        UsageError: They cannot; the message says what to do.
     """
-    if not HAS_SOURCES:
-        raise UsageError(
-            f"the format {FORMAT} needs PySpark 4.0 or newer, which has Python data sources; found {pyspark.__version__}. The"
-            " commands, `pipeline.jobs` and `pipeline.latest` do not need it"
-        )
     for source in (OttlaSource, MalformedSource):
         try:
             spark.dataSource.register(source)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark import SparkContext, TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -61,6 +62,17 @@ def context_if_any(spark: SparkSession) -> SparkContext | None:
         return spark.sparkContext
     except PySparkException:
         return None
+
+
+def running_tasks(spark: SparkSession) -> str:
+    """Return how many tasks of the running stages have finished; empty if none runs, or Spark has ended."""
+    try:
+        tracker = spark.sparkContext.statusTracker()
+        stages = [stage for each in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(each)) is not None]
+    except Py4JError:
+        return ""
+    total = sum(stage.numTasks for stage in stages)
+    return f"tasks finished {sum(stage.numCompletedTasks for stage in stages)} of {total}" if total else ""
 
 
 def numbers(batches: Batches) -> Iterator[int]:

@@ -20,14 +20,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'ottla[spark]'")
     from ottla.pipeline.source import data_source_api
 
-    for name in mark.args or ("HAS_SOURCES",):
+    for name in mark.args:
         if not getattr(data_source_api, name):
             pytest.skip(f"this PySpark has no {REASONS[name]}")
 
 
 REASONS = {
-    "HAS_SOURCES": "data sources in Python, of which `ottla` is one (from 4.0 on)",
-    "HAS_FILTERS": "filters for them (from 4.1 on)",
+    "HAS_FILTERS": "filters for data sources in Python (from 4.1 on)",
     "HAS_READ_LIMITS": "read limits for their streams (from 4.2 on)",
 }
 
@@ -38,7 +37,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     pytest.importorskip("pyspark", reason="PySpark is not installed: pip install 'ottla[spark]'")
     from ottla.pipeline.errors import UsageError
     from ottla.pipeline.run.session import builder
-    from ottla.pipeline.source.data_source_api import HAS_SOURCES
     from ottla.pipeline.source.source import register
 
     try:
@@ -56,8 +54,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
-    if HAS_SOURCES:
-        register(spark)
+    register(spark)
     gateway = spark.sparkContext._gateway
     assert gateway is not None
     yield spark

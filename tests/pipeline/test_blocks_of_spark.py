@@ -19,7 +19,6 @@ pytest_plugins = ["pytester"]
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.needs_sources
 @pytest.mark.parametrize(
     "page", ["docs/spark.md", *size((), ("pipeline/README.md", "README.md", "docs/change-feed.md"))]
 )

@@ -79,17 +79,6 @@ def make_log(shape: Shape, data_dir: Path, *, partitions: int = 1, segment_bytes
     return Made(data_dir, size_bytes, records, segments)
 
 
-def extend_log(made: Made, size_bytes: int, updates: int = 10) -> None:
-    """Extend the log of one partition by about `size_bytes`."""
-    directory = str(made.data_dir / str(TP))
-    for path in Path(directory).glob(f"{made.record_count:020}.*"):
-        path.unlink()
-    config = LogConfig(cleanup_policy=("compact",), segment_bytes=SEGMENT_BYTES)
-    count = max(1, size_bytes // len(_sealed(_Block().fill([0] * RECORDS_A_BATCH, 0), 0)))
-    more = ((made.record_count + offset, batch) for offset, batch in _batches(count, updates, made.record_count))
-    _write(directory, config, SEGMENT_BYTES, made.record_count, more)
-
-
 def _write(
     directory: str, config: LogConfig, segment_bytes: int, begins: int, batches: Iterator[tuple[int, bytearray]]
 ) -> tuple[int, int, int]:

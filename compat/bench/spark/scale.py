@@ -1,4 +1,4 @@
-"""Scaling: bytes that the driver reads, files that it has open, snapshots since an earlier one, partitions, and cores.
+"""Scaling: bytes that the driver reads, files that it has open, partitions, and cores.
 
     python -m compat.bench.spark.scale [--part NAME] [--megabytes N] [--segments N]
     python -m compat.bench.spark.scale --quick
@@ -33,11 +33,10 @@ MEGABYTES, QUICK_MEGABYTES = 500, 16
 SEGMENTS, QUICK_SEGMENTS = 10_000, 600
 DESCRIPTORS = 1_024
 PARTITIONS, QUICK_PARTITIONS = (1, 8, 64), (1, 4)
-CHANGED = (0.001, 0.01, 0.1)
 FOR_WORKERS_BYTES = 1_200_000_000
 """The size of a log whose headers Spark's workers read: one of more than 1 GiB."""
 LOOK_S = 0.005
-PARTS = ("driver", "files", "snapshots", "partitions", "cores")
+PARTS = ("driver", "files", "partitions", "cores")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +61,6 @@ def body(suite: Suite, options: Options) -> None:
         judged: dict[str, Callable[[SparkSession], None]] = {
             "driver": lambda spark: _bytes_of_the_driver(suite, spark, work, of_driver),
             "files": lambda spark: _open_files(suite, spark, work, segments),
-            "snapshots": lambda spark: _snapshots(suite, spark, work, size_bytes),
             "partitions": lambda spark: _partitions(suite, spark, work, size_bytes, partitions),
         }
         if set(parts) & set(judged):
@@ -167,45 +165,8 @@ def _open_files(suite: Suite, spark: SparkSession, work: Path, segments: int) ->
     shutil.rmtree(made.data_dir)
 
 
-def _snapshots(suite: Suite, spark: SparkSession, work: Path, size_bytes: int) -> None:
-    from ottla.pipeline import jobs
-
-    from .cost import measured
-    from .logs import TP, Shape, extend_log, make_log
-
-    suite.note(
-        "| changed | a full snapshot: wall, CPU, written | since the earlier one | part of the CPU, of the bytes |"
-    )
-    for changed in CHANGED:
-        made = make_log(Shape("since", size_bytes), work / "since")
-        first, full, since = (str(work / name) for name in ("first", "full", "layered"))
-        jobs.snapshot(spark, str(made.data_dir), topic=TP.topic, out=first)
-        extend_log(made, int(changed * size_bytes))
-        take = partial(jobs.snapshot, spark, str(made.data_dir), topic=TP.topic)
-        costs = [measured(partial(take, out=full)), measured(partial(take, out=since, since=first))]
-        own = sum(path.stat().st_size for path in Path(since).rglob("*.parquet") if path.stat().st_nlink == 1)
-        whole = sum(path.stat().st_size for path in Path(full).rglob("*.parquet"))
-        suite.note(
-            f"| {changed:.1%} | {costs[0].wall_s:.2f} s, {costs[0].cpu_s:.2f} s, {whole / 1e6:.1f} MB"
-            f" | {costs[1].wall_s:.2f} s, {costs[1].cpu_s:.2f} s, {own / 1e6:.2f} MB"
-            f" | {costs[1].cpu_s / costs[0].cpu_s:.2f}, {own / whole:.3f} |"
-        )
-        suite.equal(f"{changed:.1%} changed: rows that only one of them has", 0, _differences(spark, full, since))
-        _at_most(suite, f"{changed:.1%} changed: bytes written, of a full one", own / whole, 12 * changed + 0.01)
-        for path in (made.data_dir, first, full, since):
-            shutil.rmtree(path)
-
-
 def _at_most(suite: Suite, what: str, found: float, most: float) -> None:
     suite.check(f"{what}: at most {most:g}", found <= most, f"{found:.4f}")
-
-
-def _differences(spark: SparkSession, one: str, other: str) -> int:
-    from ottla.pipeline import read_snapshot
-
-    names = ("partition", "key", "offset", "value")
-    frames = [read_snapshot(spark, path).select(*names) for path in (one, other)]
-    return frames[0].exceptAll(frames[1]).count() + frames[1].exceptAll(frames[0]).count()
 
 
 def _partitions(suite: Suite, spark: SparkSession, work: Path, size_bytes: int, counts: tuple[int, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Batches applied to a table: its content after repeated, unordered or undecodable batches. With tables of Parquet."""
+"""Batches applied to a table: its content after repeated, unordered or undecodable batches. With tables of delta-rs."""
 
 from __future__ import annotations
 
@@ -10,25 +10,28 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra ottla[spark]")
+pytest.importorskip("deltalake", reason="needs the extra ottla[delta-rs]")
 
 from ottla.pipeline import jobs
 from ottla.pipeline.apply.applier import Applier
+from ottla.pipeline.apply.delta_rs_table import DeltaRsTable
 from ottla.pipeline.apply.formats import FormatSpec
-from ottla.pipeline.apply.parquet_table import ParquetTable
+from ottla.pipeline.apply.merge_sql import Columns
 from ottla.pipeline.apply.query import ApplyJob, applier
+from ottla.pipeline.apply.state import AppliedState
 from ottla.pipeline.errors import CorruptSourceError, SourceChangedError, StoreLockedError, UsageError
 from support.pipeline.changes import TOPIC, Change, batch
 from support.sizes import FULL, size
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 Rows = dict[str, Any]
 
 
 def job(path: Path, **options: Any) -> ApplyJob:
     given = {"value": FormatSpec("json", "value", schema="n BIGINT"), "creates": True, **options}
-    return ApplyJob(TOPIC, str(path / "table"), "parquet", **given)
+    return ApplyJob(TOPIC, str(path / "table"), "delta-rs", **given)
 
 
 def rows(made: Applier, session: SparkSession) -> Rows:
@@ -159,11 +162,6 @@ def test_the_second_of_two_concurrent_appliers_is_refused(spark: SparkSession, t
     other(batch(spark, [at(0, 0, "a", 1), at(0, 1, "b", 2)]), 0)
     with pytest.raises(StoreLockedError, match="another program is applying"):
         one(batch(spark, [at(0, 1, "b", 2)]), 1)
-    table = one.table
-    assert isinstance(table, ParquetTable)
-    number = table._next() - 1
-    with pytest.raises(StoreLockedError, match=f"version {number} exists"):
-        table._write(table.read(spark), None, number)
     assert rows(one, spark) == {"a": 1, "b": 2}
 
 
@@ -172,7 +170,7 @@ def test_a_missing_table_is_created_only_on_request(spark: SparkSession, tmp_pat
         applier(spark, job(tmp_path, creates=False))
     (tmp_path / "table").mkdir()
     (tmp_path / "table" / "mine.txt").touch()
-    with pytest.raises(UsageError, match="expected a parquet table, or an empty folder, found other files"):
+    with pytest.raises(UsageError, match="expected a Delta table, or an empty folder, found other files"):
         applier(spark, job(tmp_path))
     with pytest.raises(UsageError, match="--value-schema: expected columns"):
         applier(spark, job(tmp_path / "y", value=FormatSpec("json", "value", schema="no such thing here")))
@@ -237,14 +235,155 @@ def test_a_topic_recreated_between_two_batches_ends_the_stream_before_applying_r
 
 def test_a_custom_stream_names_its_topic(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"applier: expected kafka=.*bootstrap.servers.* or data_dir="):
-        jobs.applier(spark, topic=TOPIC, table=str(tmp_path / "table"), table_format="parquet", creates=True)
+        jobs.applier(spark, topic=TOPIC, table=str(tmp_path / "table"), table_format="delta-rs", creates=True)
     with pytest.raises(UsageError, match=r"applier: topic_made_anew: run jobs\.apply with it once"):
         jobs.applier(
             spark,
             topic=TOPIC,
             table=str(tmp_path / "table"),
-            table_format="parquet",
+            table_format="delta-rs",
             data_dir=str(tmp_path),
             topic_made_anew=True,
         )
     assert not (tmp_path / "table").exists()
+
+
+def begun(session: SparkSession, made: Applier) -> Applier:
+    made.begun_at = made.state(session)
+    return made
+
+
+def ends_of(feed: list[Change]) -> dict[int, int]:
+    return {each.partition: each.offset + 1 for each in feed}
+
+
+MOVED = [at(0, 60, "k1", 60, 10), at(1, 60, "k1", 61, 5)]
+"""A key that is in two partitions: the timestamp decides."""
+DELETED_ELSEWHERE = [at(0, 60, "k1", 60, 10), at(1, 61, "k1", None, 5)]
+
+
+@pytest.mark.parametrize("more", [[], MOVED, DELETED_ELSEWHERE])
+@pytest.mark.parametrize("keeps_deleted", size([False], [False, True]))
+def test_a_first_load_gives_the_newest_records(
+    spark: SparkSession, tmp_path: Path, more: list[Change], keeps_deleted: bool
+) -> None:
+    rng = random.Random(20261130)
+    feed = [
+        at(key % 3, offset, f"k{key}", rng.choice([None, offset])) for offset in range(60) for key in [rng.randrange(9)]
+    ]
+    made = begun(spark, applier(spark, job(tmp_path, keeps_deleted=keeps_deleted)))
+    assert made.has_no_rows(spark)
+    made.load(batch(spark, feed + more), ends_of(feed + more))
+    newest = {str(each.key): each.value for each in feed} | ({"k1": {"n": 60}} if more else {})
+    wanted = {key: value["n"] if isinstance(value, dict) else None for key, value in newest.items()}
+    assert rows(made, spark) == {key: n for key, n in wanted.items() if n is not None or keeps_deleted}
+    assert made.applied.records == len(rows(made, spark))
+    again = begun(spark, applier(spark, job(tmp_path, keeps_deleted=keeps_deleted)))
+    assert again.state(spark).offsets == ends_of(feed + more)
+    assert not again.has_no_rows(spark)
+    again(batch(spark, [*feed, at(2, 99, "k2", 99)]), 0)
+    assert rows(again, spark)["k2"] == 99
+    assert again.applied.records == 1, "what was loaded is not applied again"
+
+
+def test_an_undecodable_record_of_a_first_load_is_named_or_set_aside(spark: SparkSession, tmp_path: Path) -> None:
+    feed = [at(0, 0, "a", 1), Change(0, 1, "a", b"{"), at(1, 0, "b", 2), Change(1, 1, None, {"n": 3}), at(0, 2, "c", 4)]
+    strict = begun(spark, applier(spark, job(tmp_path)))
+    with pytest.raises(CorruptSourceError, match=r"orders-0, offset 1: .* not a JSON object of the schema, and 1 more"):
+        strict.load(batch(spark, feed), ends_of(feed))
+    assert strict.has_no_rows(spark)
+    lenient = begun(spark, applier(spark, job(tmp_path, undecodable_to=str(tmp_path / "aside"))))
+    lenient.load(batch(spark, feed), ends_of(feed))
+    assert rows(lenient, spark) == {"a": 1, "b": 2, "c": 4}
+    assert lenient.aside is not None
+    assert {(row["partition"], row["offset"]) for row in lenient.aside.read(spark).collect()} == {(0, 1), (1, 1)}
+    assert (lenient.applied.records, lenient.applied.undecodable) == (5, 2)
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+def test_a_first_load_that_dies_is_in_the_table_as_a_whole_or_not_at_all(
+    spark: SparkSession, tmp_path: Path, calls: int
+) -> None:
+    """The topic's id is asked for right before and right after the commit."""
+
+    def dying() -> str:
+        nonlocal calls
+        calls -= 1
+        if calls < 0:
+            raise KeyboardInterrupt
+        return "id-1"
+
+    feed, wanted_calls = [at(0, offset, f"k{offset % 4}", offset) for offset in range(9)], calls
+    made = begun(spark, applier(spark, job(tmp_path), dying, "id-1"))
+    calls = wanted_calls - 1
+    with pytest.raises(KeyboardInterrupt):
+        made.load(batch(spark, feed), ends_of(feed))
+    again = begun(spark, applier(spark, job(tmp_path), lambda: "id-1", "id-1"))
+    assert again.has_no_rows(spark) == (wanted_calls == 1)
+    if again.has_no_rows(spark):
+        again.load(batch(spark, feed), ends_of(feed))
+    assert rows(again, spark) == {"k0": 8, "k1": 5, "k2": 6, "k3": 7}
+    assert again.state(spark).offsets == {0: 9}
+
+
+class ShowsPlans(DeltaRsTable):
+    plan = ""
+
+    def load(self, rows: DataFrame, columns: Columns, state: AppliedState, *, creates: bool) -> None:
+        self.plan = str(rows._jdf.queryExecution().optimizedPlan().toString())
+        super().load(rows, columns, state, creates=creates)
+
+
+def test_a_first_load_decodes_each_value_once(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark repeats a decoder in a filter, for each of the filter's terms."""
+    made = begun(spark, applier(spark, job(tmp_path)))
+    made.table = table = ShowsPlans(str(tmp_path / "table"))
+    made.load(batch(spark, [at(0, 0, "a", 1), at(0, 1, "b", None)]), {0: 2})
+    assert table.plan.count("from_json(") == 1
+    assert rows(made, spark) == {"a": 1}
+
+
+def test_a_missing_table_is_created_by_its_load_or_without_rows(spark: SparkSession, tmp_path: Path) -> None:
+    loaded, empty = (begun(spark, applier(spark, job(tmp_path / name))) for name in ("loaded", "empty"))
+    assert loaded.is_missing and not (tmp_path / "loaded").exists(), "a killed load leaves no table"
+    loaded.load(batch(spark, [at(0, 0, "a", 1)]), {0: 1})
+    empty.create(spark)
+    empty.create(spark)
+    assert not (loaded.is_missing or empty.is_missing)
+    assert (rows(loaded, spark), rows(empty, spark)) == ({"a": 1}, {})
+    assert empty.table.fields(spark) == loaded.table.fields(spark)
+    empty.load(batch(spark, [at(0, 0, "a", 1)]), {0: 1})
+    assert rows(empty, spark) == {"a": 1}
+
+
+def test_a_table_whose_creation_was_killed_is_loaded_also_without_rows(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "table" / "_delta_log").mkdir(parents=True)
+    made = begun(spark, applier(spark, job(tmp_path)))
+    assert made.is_missing
+    made.load(batch(spark, [at(0, 0, "a", 1), at(0, 1, "a", None)]), {0: 2})
+    assert (rows(made, spark), made.state(spark).offsets) == ({}, {0: 2})
+
+
+def test_the_second_of_two_concurrent_first_loads_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    one, other = (begun(spark, applier(spark, job(tmp_path))) for _ in range(2))
+    feed = [at(0, 0, "a", 1)]
+    one.load(batch(spark, feed), ends_of(feed))
+    with pytest.raises(StoreLockedError, match="another program is applying"):
+        other.load(batch(spark, feed), ends_of(feed))
+    assert [row["key"] for row in one.table.read(spark).collect()] == ["a"]
+
+
+def test_a_topic_recreated_during_a_first_load_is_reported(spark: SparkSession, tmp_path: Path) -> None:
+    ids = chain(["id-1"], repeat("id-2"))
+    made = begun(spark, applier(spark, job(tmp_path), lambda: next(ids), "id-1"))
+    feed = [at(0, 0, "a", 1)]
+    with pytest.raises(SourceChangedError, match="orders: expected topic id id-1 of the table, found id-2"):
+        made.load(batch(spark, feed), ends_of(feed))
+    assert made.state(spark).topic_id == "id-1", "so each later run refuses the new topic"
+
+
+def test_a_first_load_does_not_decode_superseded_values(spark: SparkSession, tmp_path: Path) -> None:
+    feed = [Change(0, 0, "a", b"{"), at(0, 1, "a", 1)]
+    made = begun(spark, applier(spark, job(tmp_path)))
+    made.load(batch(spark, feed), ends_of(feed))
+    assert rows(made, spark) == {"a": 1}

@@ -14,6 +14,7 @@ pytest.importorskip("pyspark", reason="needs the extra ottla[spark]")
 from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StringType, StructField, StructType
 
+from ottla.pipeline.apply.avro_format import names
 from ottla.pipeline.apply.formats import (
     BinaryFormat,
     Format,
@@ -45,7 +46,8 @@ FRAME = b"\x00\x00\x00\x00\x07"
 def decoded(session: SparkSession, made: Format, texts: list[bytes]) -> list[tuple[Any, str | None]]:
     """Return (columns or None, why it is undecodable) of each text."""
     records = batch(session, [Change(0, offset, b"", text) for offset, text in enumerate(texts)])
-    found, why = made.decoded(records, "value")
+    records = records.withColumn("parsed", made.parsed(records, "value"))
+    found, why = made.decoded("value", f.col("parsed"))
     rows = records.select("offset", found.alias("found"), why.alias("why")).collect()
     by_offset = {row["offset"]: row for row in rows}
     ordered = [by_offset[offset] for offset in range(len(texts))]
@@ -196,7 +198,7 @@ def test_two_text_keys_are_never_one_row(spark: SparkSession, kind: str) -> None
     texts = [text.encode() for text in TEXT_KEYS[kind]]
     made = TextFormat(FormatSpec("string", "key", schema=f"id {kind}"))
     records = batch(spark, [Change(0, offset, b"", text) for offset, text in enumerate(texts)])
-    found, why = made.decoded(records, "value")
+    found, why = made.decoded("value", made.parsed(records, "value"))
     taken = records.where(why.isNull()).select(found.alias("key"), "value")
     rows = taken.groupBy("key").agg(f.collect_list("value").alias("texts")).collect()  # as MERGE compares them
     assert rows, "at least one is written as Spark writes it"
@@ -276,3 +278,27 @@ def test_names_of_nested_fields_are_quoted_in_sql(spark: SparkSession) -> None:
         assert ddl(f"one {text}") == StructType([StructField("one", wanted)]), f"seed {SEED}: {text}"
         by_kind[wanted.typeName()] += 1
     assert {"struct", "array", "map"} <= set(by_kind)
+
+
+def record(name: str, *fields: tuple[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": field, "type": kind} for field, kind in fields]}
+
+
+PLACE = record("Place", ("street", "string"), ("no", ["null", "int"]))
+
+
+@pytest.mark.parametrize(
+    ("schema", "wanted"),
+    [
+        (record("a", ("n", "int"), ("t", {"type": "long", "logicalType": "timestamp-millis"})), "n t"),
+        (record("a", ("at", ["null", PLACE])), "at Place.street Place.no"),
+        (record("a", ("many", {"type": "array", "items": PLACE})), "many Place.street Place.no"),
+        (record("a", ("by", {"type": "map", "values": ["null", PLACE]})), "by Place.street Place.no"),
+        (record("a", ("one", PLACE), ("two", ["null", "Place"])), "one Place.street Place.no two"),
+        (record("a", ("one", record("b", ("in", PLACE)))), "one b.in Place.street Place.no"),
+        (record("a", ("kind", {"type": "enum", "name": "k", "symbols": ["x"]})), "kind"),
+        (record("list", ("n", "int"), ("next", ["null", "list"])), "n next"),
+    ],
+)
+def test_avro_fields_have_names_also_in_nested_records(schema: Any, wanted: str) -> None:
+    assert names(schema) == set(wanted.split())

@@ -30,6 +30,14 @@ def test_with_kept_deletions_a_deletion_is_a_row() -> None:
     assert text.count("WHEN") == 2
 
 
+def test_a_first_load_only_inserts() -> None:
+    lines = merge("t", "v", ORDERS, only_inserts=True).splitlines()
+    assert lines == [
+        "MERGE INTO t t USING v s ON t.`id` = s.`id`",
+        "WHEN NOT MATCHED THEN" + merge("t", "v", ORDERS).splitlines()[-1].partition("THEN")[2],
+    ]
+
+
 def test_other_statements() -> None:
     assert quoted("a`b") == "`a``b`"
     assert forget_places("t").startswith("UPDATE t SET `kafka_partition` = NULL, `kafka_offset` = NULL")

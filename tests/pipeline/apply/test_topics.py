@@ -49,7 +49,3 @@ def test_an_unreachable_broker_and_an_invalid_address_are_one_line() -> None:
         check_that_somebody_is_there("127.0.0.1:1")
     with pytest.raises(UsageError, match="--bootstrap: expected HOST:PORT"):
         check_that_somebody_is_there("localhost")
-
-
-def test_an_unknown_end_loses_nothing() -> None:
-    assert starting_offsets(TopicNow("orders", None, {0: (0, None)}), STATE, takes_losses=False) == {0: 500}

@@ -16,7 +16,9 @@ import pyarrow.dataset as ds
 
 from ottla.pipeline.cli import main
 from ottla.pipeline.errors import SourceChangedError, UsageError
+from ottla.pipeline.objects.object_files import ObjectFiles
 from ottla.pipeline.snapshot.snapshot import take_snapshot
+from ottla.pipeline.snapshot.stored_rows import StoredSnapshot
 from ottla.pipeline.source.batch_reader import read_task, tasks
 from ottla.pipeline.source.push_down import Narrowing
 from ottla.pipeline.source.read_options import parse_options
@@ -70,17 +72,26 @@ def test_a_copy_reads_like_the_directory(tmp_path: Path, below: str, isolation: 
     assert found
 
 
-def test_a_store_without_folder_listings_can_be_read_and_written(tmp_path: Path) -> None:
+def test_a_store_without_folder_listings_can_be_read(tmp_path: Path) -> None:
     data_dir = stored_topic(tmp_path)
     store, _ = in_store(data_dir)
     store.type_name = "gcs"
     files = ReadingFiles(OpenerOf(store))
     opened_copy = opened_store("s3://logs/copy", files)
     assert opened_copy.topic_partitions(TOPIC) == Store(str(data_dir)).topic_partitions(TOPIC)
-    made = take_snapshot(opened_copy, TOPIC, "s3://logs/out", now_ms=1)
+    made = take_snapshot(opened_copy, TOPIC, str(tmp_path / "copy"), now_ms=1)
     assert made.keys == take_snapshot(Store(str(data_dir)), TOPIC, str(tmp_path / "own"), now_ms=1).keys
-    again = take_snapshot(opened_copy, TOPIC, "s3://logs/out", now_ms=2, overwrite=True)
-    assert again.keys == made.keys
+    with pytest.raises(
+        UsageError, match=r"s3://logs/out: expected a path .*found an address: copy the folder there, or"
+    ):
+        take_snapshot(opened_copy, TOPIC, "s3://logs/out", now_ms=1)
+    store.load(tmp_path / "copy", "logs/snapshot")
+    there, here = (
+        StoredSnapshot("s3://logs/snapshot", ObjectFiles(OpenerOf(store))),
+        StoredSnapshot(str(tmp_path / "copy")),
+    )
+    assert there.manifest == here.manifest is not None
+    assert [*there.batches()] == [*here.batches()]
     with pytest.raises(UsageError, match="is not a directory"):
         opened_store("s3://logs/nowhere", files)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +42,28 @@ def test_a_job_reports_its_steps_until_they_are_done() -> None:
     assert str(watch) == "orders-0: groups written 0 of 1"
     written(1)
     assert str(watch) == ""
+
+
+def test_tasks_of_work_that_spark_divides_are_counted_while_they_run(spark: SparkSession, tmp_path: Path) -> None:
+    from ottla.pipeline.spark.tasks import running_tasks, work
+
+    watch, gate = Watch("orders"), str(tmp_path / "gate")
+    watch.running = lambda: running_tasks(spark)
+    assert str(watch) == ""
+    os.mkfifo(gate)
+
+    def wait(batches: Iterator[Any]) -> Iterator[Any]:
+        with open(gate):
+            yield from batches
+
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(lambda: work(spark, 1).mapInArrow(wait, "id bigint").collect())
+        while not (said := str(watch)) and not done.done():
+            pass
+        with open(gate, "w"):
+            pass
+        assert len(done.result()) == 1
+    assert said == "orders: tasks finished 0 of 1"
 
 
 def test_a_repeated_piece_does_not_exceed_the_total() -> None:

@@ -16,6 +16,7 @@ pytest.importorskip("pyspark", reason="needs the extra ottla[spark]")
 from ottla.pipeline.apply.packages import PACKAGES, advice, line_of
 from ottla.pipeline.cli import main
 from ottla.pipeline.errors import PipelineError
+from ottla.pipeline.run import requirements
 from ottla.pipeline.run.doctor import ON_SPARK
 from ottla.pipeline.run.requirements import missing_requirements, pyspark_version
 
@@ -47,9 +48,9 @@ def _no_other_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         (["kafka"], "4.2.0", [], f"the jar of kafka is missing: --conf spark.jars.packages={KAFKA}:4.2.0"),
         (
             ["kafka"],
-            "3.5.9",
+            "4.0.1",
             ["a:b:1"],
-            "the jar of kafka is missing: --conf spark.jars.packages=a:b:1,org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.9",
+            "the jar of kafka is missing: --conf spark.jars.packages=a:b:1,org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.1",
         ),
         (
             ["delta", "kafka"],
@@ -65,7 +66,7 @@ def _no_other_spark(monkeypatch: pytest.MonkeyPatch) -> None:
             "4.3.0",
             [f"{KAFKA}:4.3.0"],
             (
-                "the jar of iceberg is missing, and iceberg has none for Spark 4.3.0 (only for 3.5, 4.1): pip install"
+                "the jar of iceberg is missing, and iceberg has none for Spark 4.3.0 (only for 4.1): pip install"
                 " 'ottla[spark-iceberg]', then --conf"
                 f" spark.jars.packages=org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0,{KAFKA}:4.1.3"
             ),
@@ -130,6 +131,11 @@ def test_jars_of_places_that_only_spark_reads_are_left_to_the_session(
     java.write_text("#!/bin/sh\necho java.base@17.0.1\n")
     java.chmod(0o755)
     assert missing_requirements(["kafka"], confs, {"JAVA_HOME": str(tmp_path), **variables}) == []
+
+
+def test_a_pyspark_before_4_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requirements, "pyspark_version", lambda: "3.5.9")
+    assert missing_requirements([], {}) == ["PySpark: expected 4.0 or newer, found 3.5.9: pip install 'pyspark>=4,<5'"]
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,6 @@ def test_options_incompatible_with_latest_are_refused(name: str, value: str) -> 
         LatestReader(parse_options({"path": "/data", "latest": "true", name: value}), SCHEMA)
 
 
-@pytest.mark.needs_sources
 def test_a_stream_does_not_support_latest() -> None:
     with pytest.raises(UsageError, match="option latest is for batch reads only"):
         OttlaSource({"path": "/data", "latest": "true"}).streamReader(StructType([]))
@@ -151,7 +150,6 @@ def outline(frame: DataFrame) -> list[tuple[int, int, bytes, bytes]]:
     return sorted((row.partition, row.offset, bytes(row.key), bytes(row.value)) for row in frame.collect())
 
 
-@pytest.mark.needs_sources
 def test_spark_returns_the_rows_of_latest(spark: SparkSession, tmp_path: Path) -> None:
     data_dir = str(stored_topic(tmp_path))
     expected = outline(latest(spark, data_dir, topic=TOPIC))

@@ -91,28 +91,6 @@ def test_a_missing_topic_is_created_on_request(tmp_path: Path, capsys: pytest.Ca
     assert {row["partition"] for row in lines(capsys.readouterr().out)} == {0, 1}
 
 
-def test_a_layered_snapshot_restores_its_effective_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data_dir, first, second = stored_topic(tmp_path), tmp_path / "first", tmp_path / "second"
-    assert main(["snapshot", str(data_dir), "--topic", TOPIC, "--out", str(first), *HERE]) == 0
-    with ottla.Broker(data_dir) as broker:
-        servers = broker.bootstrap
-        producer = confluent_kafka.Producer({"bootstrap.servers": servers, "log_level": 0})
-        for key, value in (("a", "4"), ("c", None), ("new", "1")):
-            producer.produce(TOPIC, key=key, value=value, partition=0)
-        assert producer.flush(60) == 0
-        del producer
-    assert main(["snapshot", str(data_dir), "--topic", TOPIC, "--out", str(second), "--since", str(first), *HERE]) == 0
-    assert f"3 keys of 2 partitions have changed since {first}" in capsys.readouterr().out
-    with ottla.Broker(tmp_path / "new") as broker:
-        servers = broker.bootstrap
-        broker.create_topic("copy", partitions=2, configs={"retention.ms": "-1"})  # its records are old
-        assert restore(str(second), "copy", servers).records == 6
-    capsys.readouterr()
-    assert main(["read", str(tmp_path / "new"), "--topic", "copy"]) == 0
-    found = {(row["partition"], row["key"], row["value"]) for row in lines(capsys.readouterr().out)}
-    assert found == {(0, "z", "1"), (0, "d", "1"), (0, "a", "4"), (0, "new", "1"), (1, "a", "p1 again"), (1, "e", "1")}
-
-
 def test_restore_is_available_as_a_function(tmp_path: Path) -> None:
     data_dir, snapshot = stored_topic(tmp_path), tmp_path / "latest"
     assert main(["snapshot", str(data_dir), "--topic", TOPIC, "--out", str(snapshot), *HERE]) == 0

@@ -14,8 +14,7 @@ pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 import pyarrow.dataset as ds
 
 from ottla.pipeline.errors import CorruptSourceError, UsageError
-from ottla.pipeline.snapshot.layers import SnapshotResult
-from ottla.pipeline.snapshot.snapshot import SCHEMA, newest, newest_of, take_snapshot
+from ottla.pipeline.snapshot.snapshot import SCHEMA, SnapshotResult, newest, newest_of, take_snapshot
 from ottla.pipeline.snapshot.snapshot_rounds import first_round
 from ottla.pipeline.stores.store import Store
 from support.pipeline.stored_topic import TOPIC, stored_topic

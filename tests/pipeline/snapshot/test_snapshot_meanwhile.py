@@ -18,7 +18,7 @@ import pyarrow.dataset as ds
 from ottla.pipeline.errors import CorruptSourceError, SourceChangedError
 from ottla.pipeline.records.fine_buckets import Buckets
 from ottla.pipeline.snapshot import snapshot, snapshot_rounds
-from ottla.pipeline.snapshot.targets import DiskTarget, SnapshotTarget
+from ottla.pipeline.snapshot.targets import SnapshotTarget
 from ottla.pipeline.stores.store import Store
 from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import OffsetCheckpoint, write_partition_metadata
@@ -281,7 +281,7 @@ def test_a_high_watermark_below_the_cleaners_progress_is_awaited(tmp_path: Path)
         for part, found in offsets.items():
             yield snapshot.write_part(of.tasks[part - of.first_part], part, found, target, attempt="x")
 
-    snapshot_rounds.run_rounds(store, TP.topic, DiskTarget(str(out)), run, pause=pause)
+    snapshot_rounds.run_rounds(store, TP.topic, SnapshotTarget(str(out)), run, pause=pause)
     rows = ds.dataset(out, format="parquet").to_table().to_pylist()
     check(server, rows)
     assert len(pauses) == 2
@@ -310,7 +310,7 @@ def test_a_late_attempt_changes_nothing(tmp_path: Path) -> None:
             work.pop()(server)
         return done
 
-    keys, *_ = snapshot_rounds.run_rounds(Store(str(tmp_path / "data")), TP.topic, DiskTarget(str(out)), run)
+    keys, *_ = snapshot_rounds.run_rounds(Store(str(tmp_path / "data")), TP.topic, SnapshotTarget(str(out)), run)
     for attempt in late:
         attempt()
     rows = ds.dataset(out, format="parquet").to_table().to_pylist()
@@ -345,7 +345,7 @@ def test_a_marker_above_the_high_watermark_passed_by_the_cleaner_is_awaited(tmp_
         for part, found in offsets.items():
             yield snapshot.write_part(of.tasks[part - of.first_part], part, found, target, attempt="x")
 
-    snapshot_rounds.run_rounds(Store(str(tmp_path / "data")), TP.topic, DiskTarget(str(out)), run, pause=pause)
+    snapshot_rounds.run_rounds(Store(str(tmp_path / "data")), TP.topic, SnapshotTarget(str(out)), run, pause=pause)
     check(server, ds.dataset(out, format="parquet").to_table().to_pylist())
     assert pauses
     server.log.release_files()

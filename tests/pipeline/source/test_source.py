@@ -31,8 +31,6 @@ from support.transactions.transactional_client import TransactionalClient
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.needs_sources
-
 Row = tuple[Any, ...]
 HEADERS = [("trace", b"1"), ("trace", b"2"), ("empty", b""), ("ü", b"\xff")]
 

@@ -175,7 +175,6 @@ def test_micro_batches_respect_their_limit_and_a_restart_continues(
     other.release_files()
 
 
-@pytest.mark.needs_sources
 def test_an_open_transaction_is_waited_for(spark: SparkSession, tmp_path: Path, log: Log) -> None:
     producer = Producer(log, 7, transactional=True)
     producer.write("p", "q")

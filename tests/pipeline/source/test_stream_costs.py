@@ -108,7 +108,6 @@ def costs_of_triggers(data_dir: Path, segments: int, isolation_level: str) -> tu
     return with_a_batch, files.asked.total()
 
 
-@pytest.mark.needs_sources
 @pytest.mark.parametrize("isolation_level", ["read_uncommitted", "read_committed"])
 def test_a_triggers_cost_grows_with_new_records_only(tmp_path: Path, isolation_level: str) -> None:
     short = costs_of_triggers(tmp_path / "short", 5, isolation_level)

@@ -60,7 +60,7 @@ def test_the_hash_of_a_place_is_its_partition(spark: SparkSession) -> None:
 
 
 class WithoutIds:
-    """A frame of PySpark 3.5."""
+    """A frame of PySpark 4.0."""
 
     def __init__(self, frame: DataFrame) -> None:
         self.mapInArrow = frame.mapInArrow

@@ -74,7 +74,6 @@ def python_named(python: str) -> str:
     return path
 
 
-@pytest.mark.needs_sources
 @pytest.mark.parametrize(("python", "says"), WITHOUT_OTTLA)
 def test_workers_without_ottla_are_reported_by_register(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, python: str, says: str
@@ -90,7 +89,6 @@ def test_workers_without_ottla_are_reported_by_register(
     assert says in line and "set PYSPARK_PYTHON to a Python" in line
 
 
-@pytest.mark.needs_sources
 @full_only  # a JVM for each
 @pytest.mark.parametrize(("python", "says"), WITHOUT_OTTLA)
 def test_a_session_whose_workers_lack_ottla_is_refused_by_register(python: str, says: str) -> None:

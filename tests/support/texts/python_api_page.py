@@ -157,7 +157,6 @@ def _pipeline() -> Iterator[str]:
     for path, prefix, names in (
         ("pipeline/source/source.py", "ottla.pipeline", ("register", "read", "malformed")),
         ("pipeline/snapshot/latest.py", "ottla.pipeline", ("latest",)),
-        ("pipeline/snapshot/read_snapshot.py", "ottla.pipeline", ("read_snapshot",)),
         ("pipeline/run/session.py", "ottla.pipeline", ("session", "builder")),
         ("pipeline/jobs.py", "ottla.pipeline.jobs", None),
     ):
