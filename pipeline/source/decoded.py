@@ -42,7 +42,7 @@ class Decoder:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._known: dict[int | str, Read | str] = {}
-        """What reads values of a schema, or why they cannot be read."""
+        """Readers of values by schema, or the reasons why they cannot be read."""
         self._unknown: set[int | str] = set()
 
     def shown(self, part: Part, content: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> _Shown:
