@@ -203,7 +203,7 @@ class HttpRegistry:
                     f"registry {self._shown}: {error.code} {error.reason}: expected {USER}=USER:PASSWORD in the environment"
                 ) from error
             raise PipelineError(f"registry {self._shown}: {error.code} {error.reason}") from error
-        except (OSError, ValueError, http.client.HTTPException) as error:
+        except (OSError, ValueError, RecursionError, http.client.HTTPException) as error:
             raise PipelineError(f"registry {self._shown} does not answer: {getattr(error, 'reason', error)}") from error
         try:
             references = tuple(

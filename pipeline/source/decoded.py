@@ -81,11 +81,12 @@ class Decoder:
                 self._known[which] = str(error)
             else:
                 if schema is None:
-                    return self._not_there(which)
+                    self._add_unknown(which)
+                    return None
                 self._known[which] = reader_of(schema)
         return self._known[which]
 
-    def _not_there(self, which: int | str) -> None:
+    def _add_unknown(self, which: int | str) -> None:
         if len(self._unknown) == UNKNOWN_MAX:
             raise UsageError(
                 f"option registry: too many schema ids that it does not have (limit {UNKNOWN_MAX}, the last {which}): the bytes"
