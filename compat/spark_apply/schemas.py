@@ -397,7 +397,7 @@ def asked_wrongly(suite: Suite, commands: Commands) -> None:
             "a registry without a scheme",
             "wrong",
             [*create, "--value-format", "avro", "--registry", "host:8081"],
-            "--registry: expected",
+            "registry: expected",
         ),
         (
             "a client's option that is none",

@@ -18,8 +18,8 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructField, StructType
 
 from ..errors import CorruptSourceError, UsageError
+from ..registry import Registry, registry_address
 from .formats import NOT_FRAMED, FormatSpec, is_framed, schema_text, unframed
-from .registry import Registry, registry
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -47,7 +47,7 @@ class AvroFormat:
         """
         self._what, self._adds_columns, self._part = spec.what, adds_columns, part
         self._subject = spec.subject or f"{topic}-{spec.what}"
-        self._registry: Registry | None = None if spec.registry is None else registry(spec.registry)
+        self._registry: Registry | None = None if spec.registry is None else registry_address(spec.registry).opened()
         self._is_framed = self._registry is not None if spec.is_framed is None else spec.is_framed
         self._is_pinned = spec.schema is not None
         text = schema_text(spec)

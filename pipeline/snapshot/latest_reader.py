@@ -19,6 +19,7 @@ from ..errors import SourceChangedError, UsageError
 from ..records.key_hashes import hashed
 from ..source.batch_reader import BatchReader
 from ..source.data_source_api import EqualNullSafe, EqualTo, Filter, InputPartition, IsNotNull
+from ..source.decoded import with_decoded
 from ..source.read_options import ReadOptions
 from ..source.reading import partitions_of, store_of
 from ..stores.store import Store
@@ -82,8 +83,12 @@ class LatestReader(BatchReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, LatestPartition):
             return iter(())  # Spark's placeholder for a read without partitions
-        store = store_of(self.options)
-        return latest_of(store, partition.of, self.schema, share=partition.share, shares=partition.shares, key=self.key)
+        store, options = store_of(self.options), self.options
+
+        def read(schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+            return latest_of(store, partition.of, schema, share=partition.share, shares=partition.shares, key=self.key)
+
+        return with_decoded(self.schema, options.registry, options.decoded_parts, read)
 
 
 class PushDownLatestReader(LatestReader):

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from ..records.batch_window import Damage
 from .data_source_api import DataSourceReader, Filter, InputPartition
+from .decoded import with_decoded
 from .push_down import Narrowing
 from .read_options import ReadOptions
 from .reading import LogReader, Task, offset_range, partitions_of, without_collector
@@ -75,7 +76,14 @@ def read_task(
     task: Task, options: ReadOptions, schema: pa.Schema, *, since_ms: int | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Read the records of one split with these options."""
-    wanted = Wanted(schema, task.aborted, since_ms)
+
+    def read(schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        return _read_bytes(task, options, Wanted(schema, task.aborted, since_ms))
+
+    return with_decoded(schema, options.registry, options.decoded_parts, read)
+
+
+def _read_bytes(task: Task, options: ReadOptions, wanted: Wanted) -> Iterator[pa.RecordBatch]:
     if not options.drops_malformed:
         yield from read_split(task.split, wanted, on_damage=fail_fast)
         return

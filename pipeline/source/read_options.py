@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
+from ...protocol.schemas.frames import Part
 from ...storage.disk.paths import TopicPartition
 from ..errors import UsageError
 from ..objects.addresses import FsOptions, flag, parse_fs_options
+from ..registry import RegistryAddress, registry_address
 
 EARLIEST, LATEST = -2, -1
 """Start and end of a log, as numbers instead of an offset: Kafka's own."""
@@ -58,6 +60,17 @@ def _one_of(*names: str) -> Callable[[str], str]:
     return lambda text: {name.lower(): name for name in names}[text.lower()]
 
 
+def _registry(text: str) -> RegistryAddress:
+    found = registry_address(text)
+    found.opened()
+    return found
+
+
+def _parts(text: str) -> tuple[Part, ...]:
+    found: dict[str, Part] = {"key": "key", "value": "value"}
+    return tuple(found[name.strip()] for name in text.lower().split(","))
+
+
 class ReadOption(NamedTuple):
     """One option of the format."""
 
@@ -88,6 +101,8 @@ OPTIONS: Mapping[str, ReadOption] = {
     "startingOffsetsByTimestamp": ReadOption("starting_timestamps_ms", _numbers, _PARTITION_TIMES, "", "the same, for each partition; startingTimestamp takes precedence"),
     "endingOffsetsByTimestamp": ReadOption("ending_timestamps_ms", _numbers, _PARTITION_TIMES, "", "the same, for each partition", "batch"),
     "startingOffsetsByTimestampStrategy": ReadOption("starting_strategy", _one_of("error", "latest"), "error or latest", "error", "action for a starting time that no record reaches"),
+    "registry": ReadOption("registry", _registry, "http://HOST:PORT, or a folder with ID.avsc", "", "schema registry: add `valueDecoded`, JSON by the schema that the bytes name, and `notDecoded`, the reason why not"),
+    "decode": ReadOption("decoded_parts", _parts, "value, key, or key,value", "value", "what the registry's schemas decode; with key also `keyDecoded`"),
     "includeHeaders": ReadOption("include_headers", flag, _FLAG, "false", "add the column `headers`"),
     "includeBatchColumns": ReadOption("include_batch_columns", flag, _FLAG, "false", "add columns with fields of a record's batch"),
     "isolationLevel": ReadOption("isolation_level", _one_of("read_uncommitted", "read_committed"), "read_uncommitted or read_committed", "read_uncommitted", "read_committed leaves out aborted and undecided transactions"),
@@ -128,6 +143,8 @@ class ReadOptions:
     """Raise an error for a timestamp that no record reaches, or begin at the end (`latest`)."""
     latest: bool = False
     """Only the newest record of each key that has a value, from the committed data; for batch reads only."""
+    registry: RegistryAddress | None = None
+    decoded_parts: tuple[Part, ...] = ("value",)
     include_headers: bool = False
     include_batch_columns: bool = False
     isolation_level: str = "read_uncommitted"
@@ -179,6 +196,8 @@ def parse_options(texts: Mapping[str, str]) -> ReadOptions:
             raise UsageError(f"option {name}: expected {option.form}, found {text!r}") from None
     if "path" not in values:
         raise UsageError('option path is missing: .load("<data directory>")')
+    if "decoded_parts" in values and "registry" not in values:
+        raise UsageError("option decode needs option registry")
     if values.get("ending_offsets") == EARLIEST:
         raise UsageError("option endingOffsets cannot be earliest")
     return ReadOptions(**values)

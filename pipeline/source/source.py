@@ -3,7 +3,7 @@
     register(spark)
     spark.read.format("ottla").option("topic", "orders").load("/data")
 
-A frame has the columns of Spark's Kafka connector, with options also `headers` and the batches' columns. A schema chooses
+A frame has the columns of Spark's Kafka connector, with options also `headers`, the batches' columns, and values as JSON. A schema chooses
 columns, as Spark does not report to a Python source which ones a query needs. So one that names three columns is read faster
 than one that names all:
 
@@ -15,7 +15,7 @@ skipped, and `malformed` shows them, one row each.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from inspect import signature
 from typing import Any
@@ -37,6 +37,7 @@ from .data_source_api import (
     DataSourceStreamReader,
     InputPartition,
 )
+from .decoded import decoded_columns
 from .push_down import Narrowing
 from .read_options import ReadOptions, parse_options
 from .split_reader import damage_in
@@ -109,17 +110,18 @@ class OttlaSource(DataSource):
             names.append("headers")
         if options.include_batch_columns:
             names += BATCH_COLUMNS
-        return ", ".join(f"{name} {COLUMNS[name].spark_type}" for name in names)
+        columns = [f"{name} {COLUMNS[name].spark_type}" for name in names]
+        return ", ".join([*columns, *(f"{name} string" for name in _decoded(options))])
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = parse_options(self.options)
         if options.max_offsets_per_trigger is not None:
             raise UsageError("option maxOffsetsPerTrigger is for streams only")
         if options.latest:
-            return _latest_reader(options, arrow_schema(schema))
+            return _latest_reader(options, arrow_schema(schema, _decoded(options)))
         # Only a session in which filters are enabled accepts a reader that uses them.
         kind = PushDownReader if options.pushdown and HAS_FILTERS else BatchReader
-        return kind(options, arrow_schema(schema))
+        return kind(options, arrow_schema(schema, _decoded(options)))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         options = parse_options(self.options)
@@ -127,7 +129,7 @@ class OttlaSource(DataSource):
             raise UsageError(
                 "option latest is for batch reads only: a stream has every version, the last of which counts"
             )
-        return StreamReader(options, arrow_schema(schema))
+        return StreamReader(options, arrow_schema(schema, _decoded(options)))
 
 
 def _latest_reader(options: ReadOptions, schema: pa.Schema) -> DataSourceReader:
@@ -138,18 +140,26 @@ def _latest_reader(options: ReadOptions, schema: pa.Schema) -> DataSourceReader:
     return reader
 
 
-def arrow_schema(schema: StructType) -> pa.Schema:
+def _decoded(options: ReadOptions) -> tuple[str, ...]:
+    return () if options.registry is None else decoded_columns(options.decoded_parts)
+
+
+def arrow_schema(schema: StructType, decoded: Sequence[str] = ()) -> pa.Schema:
     """Return the chosen columns in Spark's Arrow schema.
+
+    Args:
+        decoded: Further columns, of the type string.
 
     Raises:
         UsageError: The source does not have a column, or has it with another type.
     """
+    types = {name: column.spark_type for name, column in COLUMNS.items()} | dict.fromkeys(decoded, "string")
     for field in schema.fields:
-        column = COLUMNS.get(field.name)
-        if column is None:
-            raise UsageError(f"unknown column {field.name}; columns are {', '.join(COLUMNS)}")
-        if field.dataType.simpleString() != column.spark_type:
-            raise UsageError(f"column {field.name} is {column.spark_type}, not {field.dataType.simpleString()}")
+        kind = types.get(field.name)
+        if kind is None:
+            raise UsageError(f"unknown column {field.name}; columns are {', '.join(types)}")
+        if field.dataType.simpleString() != kind:
+            raise UsageError(f"column {field.name} is {kind}, not {field.dataType.simpleString()}")
     return to_arrow_schema(schema, **_IN_UTC)
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, NamedTuple
 from ...protocol.batch_builder import build_batch
 from ...protocol.errors import CorruptRecordError, KafkaError
 from ...protocol.records import Record, RecordBatch, batches
+from ...protocol.schemas.frames import Decoded, Frames, frame_of
 from ...storage.cleaning.cleaner_checkpoints import data_dir_of
 from ...storage.disk.files import FileSlice
 from ..broker.broker import Broker
@@ -16,7 +17,6 @@ from ..client.values import murmur2, partition_of_hash
 from ..partitions.large_appends import append_later
 from ..partitions.reading import read_part
 from ..partitions.topics import NO_LEADER
-from ..registry.decoding.frames import Decoded, Frames, frame_of
 from ..registry.records import SCHEMAS_TOPIC
 from ..runtime.errors import ControlError, Kind, check_number, refusal
 from ..runtime.threads import Work, in_thread, in_worker

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
+from ...protocol.schemas import KINDS
+from ...protocol.schemas.values import MAX_TEXT_BYTES
 from ..runtime.threads import Worker, in_worker
 from . import errors
 from .names import (
@@ -35,8 +37,6 @@ from .records import (
     references_of,
 )
 from .registry import LATEST, NewSchema, Registry, version_of
-from .schemas import KINDS
-from .schemas.values import MAX_TEXT_BYTES
 from .state import State
 
 PAGE_MAX = 1_000

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
+from ...protocol.schemas import InvalidSchema, Schema, parse_schema
+from ...protocol.schemas.values import SHORT_CHARACTERS, NotShortError, short
 from .errors import invalid_schema
 from .names import qualified
 from .records import REFERENCES_MAX, Content, Reference
-from .schemas import InvalidSchema, Schema, parse_schema
-from .schemas.values import SHORT_CHARACTERS, NotShortError, short
 from .state import Place, State
 
 REFERENCE_DEPTH_MAX = 50

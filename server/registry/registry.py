@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 
 import trio
 
+from ...protocol.schemas import InvalidSchema, Schema
 from ..broker.broker import Broker
 from ..runtime.threads import Worker, in_worker
 from ..runtime.time_slices import TimeSlice
@@ -48,7 +49,7 @@ from .records import (
     schema_record,
     schema_tombstone,
 )
-from .schemas import InvalidSchema, Schema, find_incompatibilities
+from .schemas import find_incompatibilities
 from .schemas.field_names import check_names, find_conflicts
 from .state import IMPORT, MODES, READONLY, READONLY_OVERRIDE, READWRITE, State, reference_places
 from .topic import SchemasTopic
@@ -232,7 +233,7 @@ class Registry:
             return content.text
 
         def serialize(parse: Parse) -> str:
-            from .schemas.proto_descriptor import serialized  # Most schemas are not Protobuf.
+            from ...protocol.schemas.proto_descriptor import serialized  # Most schemas are not Protobuf.
 
             return serialized(parse(content))
 

@@ -12,12 +12,12 @@ from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime
 
 from ...protocol.errors import KafkaError, ProtocolError
+from ...protocol.schemas.frames import Part
+from ...protocol.schemas.plain_json import MAX_STEPS
 from ..client.kafka import Kafka
 from ..client.security import PLAIN, Security
 from ..client.values import Record
 from ..registry.decoding.cluster_schemas import ClusterSchemas
-from ..registry.decoding.frames import Part
-from ..registry.decoding.values import MAX_STEPS
 from ..runtime.log_rate_limit import LogLines
 
 LINES_KEPT = 1000

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 
+from ....protocol.schemas.frames import PARTS, Part
 from ...client.newest import newest_records
 from ...client.reading import EARLIEST, LATEST, Isolation
 from ...client.values import Offsets, Record
 from ...registry.decoding.cluster_schemas import ClusterSchemas
-from ...registry.decoding.frames import PARTS, Part
 from ..frame.errors import CommandError, wrong_call
 from ..frame.options import bootstrap_option, json_option, number
 from ..frame.parser import Command, Parser

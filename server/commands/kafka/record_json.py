@@ -14,8 +14,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from ....protocol.schemas.frames import PARTS, Decoded, Part
 from ...client.values import NewRecord, Record
-from ...registry.decoding.frames import PARTS, Decoded, Part
 from ..frame.errors import wrong_call
 
 FIELDS = ("topic", "partition", "offset", "timestamp_ms", "key", "value", "headers")

@@ -33,12 +33,12 @@ from dataclasses import dataclass
 from math import isfinite, isnan
 from typing import Any
 
+from ....protocol.schemas import KINDS
 from ....storage.disk.paths import PARTITION_MAX
 from ...broker.broker import Broker
 from ...registry.errors import RegistryError
 from ...registry.names import normalized
 from ...registry.records import Content, UnreadableRecordError, content_of, references_of
-from ...registry.schemas import KINDS
 from ...runtime.errors import ControlError, Kind
 from ...runtime.time_slices import TimeSlice
 from ...security.acls.acl import parse_new

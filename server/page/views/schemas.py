@@ -7,12 +7,12 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from ....protocol.schemas import KINDS
 from ...broker.broker import Broker
 from ...registry.errors import RegistryError
 from ...registry.names import normalized
 from ...registry.records import Version, content_of
 from ...registry.registry import LATEST, NewSchema, registry_of, version_of
-from ...registry.schemas import KINDS
 from ...registry.state import State
 from ...runtime.errors import ControlError, Kind
 from ...runtime.threads import in_worker

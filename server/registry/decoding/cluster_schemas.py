@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ....protocol.schemas.frames import Decoded, Part, frame_of
 from ...client.kafka import Kafka
 from ...client.values import Record
-from .frames import Decoded, Part, frame_of
 
 if TYPE_CHECKING:
     from ..state import State

@@ -6,30 +6,25 @@ A decoder is for one thread, and for people who look at a limited number of reco
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
+from ....protocol.schemas.frames import Decoded, Frame, Part
+from ....protocol.schemas.plain_json import MAX_STEPS, NotDecodable
+from ....protocol.schemas.reading import CHARACTERS_PER_STEP, Read, json_of, read_text, reader_of
+from ....protocol.schemas.values import Budget, InvalidSchema, SchemaTooLarge
 from ..errors import RegistryError
 from ..names import DEFAULT_CONTEXT, bare_name
 from ..parsing import Parser
 from ..records import Content
-from ..schemas.values import Budget, InvalidSchema, Schema, SchemaTooLarge, read_json, write_json
 from ..state import State
-from .frames import Decoded, Frame, Part
-from .values import MAX_BYTES, MAX_CHARACTERS, MAX_STEPS, NotDecodable
 
 READERS_MAX, READERS_CHARACTERS_MAX = 64, 4 << 20
 """Limits of the schemas for which a decoder keeps what it has parsed."""
-CHARACTERS_PER_STEP = 10
-"""Characters of a schema, or of a value in JSON, whose parsing costs one step."""
 LOOK_UPS_PER_STEP = 5
 """Contexts, and versions with one id, whose look-up costs one step."""
 NEAR_IDS = 1_000
 """An unknown id so far above the largest one may be that of another registry's schema; a larger one is rather not an id."""
 NUMBER_BYTES = 8
 TOO_MANY = "not decoded, as the values before it took too long; read fewer at once"
-
-Read = Callable[[Frame, Budget], str]
 
 
 class Decoder:
@@ -67,22 +62,16 @@ class Decoder:
             self._left -= limit - budget.left
 
     def _text(self, state: State, topic: str, part: Part, frame: Frame, budget: Budget) -> str | None:
-        data = frame.head if frame.data is None else frame.data
         found = _content_of(state, topic, part, frame, budget)
         if found is None:
             if not _names_schema(state, frame):
                 return None
             raise NotDecodable("not found in the schema registry")
-        if len(data) > MAX_BYTES:
-            raise NotDecodable(f"too large to be decoded ({len(data)} bytes, limit {MAX_BYTES})")
-        text = self._reader(state, *found, budget)(frame, budget)
-        if len(text) > MAX_CHARACTERS:
-            raise NotDecodable(f"too large to be shown ({len(text)} characters of JSON, limit {MAX_CHARACTERS})")
-        return text
+        return json_of(frame, self._reader(state, *found, budget), budget)
 
     def _reader(self, state: State, context: str, content: Content, budget: Budget) -> Read:
         if content.kind == "JSON":
-            return _json_text
+            return read_text
         reached = self._parser.reached(state, context, content)
         budget.spend(len(reached))
         key = (context, content.guid, *(each.guid for each in reached.values()))
@@ -91,7 +80,7 @@ class Decoder:
             characters = len(content.text) + sum(len(each.text) for each in reached.values())
             budget.spend(characters // CHARACTERS_PER_STEP)
             schema = self._parser.stored(context, content, reached)
-            found = _READERS[schema.kind](schema)
+            found = reader_of(schema)
             self._characters += characters
             if len(self._readers) == READERS_MAX or self._characters > READERS_CHARACTERS_MAX:
                 self._readers.clear()
@@ -130,43 +119,3 @@ def _content_of(state: State, topic: str, part: Part, frame: Frame, budget: Budg
                 return name, content
     content = state.content(DEFAULT_CONTEXT, frame.schema)
     return None if content is None else (DEFAULT_CONTEXT, content)
-
-
-def _rest(frame: Frame) -> bytes:
-    return frame.head[frame.start :] if frame.data is None else frame.data
-
-
-def _json_text(frame: Frame, budget: Budget) -> str:
-    """Return the JSON after the frame as it is written."""
-    data = _rest(frame)
-    budget.spend(len(data) // CHARACTERS_PER_STEP)
-    try:
-        text = data.decode()
-        read_json(text)
-    except UnicodeDecodeError as error:
-        raise NotDecodable(f"not JSON: invalid UTF-8 at byte {error.start}") from None
-    except InvalidSchema as error:
-        raise NotDecodable(str(error).removeprefix("schema: ")) from None
-    return text.strip()
-
-
-def _avro(schema: Schema) -> Read:
-    from .avro_values import decode_avro  # Here and below, as most users have schemas of one kind.
-
-    return lambda frame, budget: write_json(decode_avro(schema.parsed, _rest(frame), budget))
-
-
-def _protobuf(schema: Schema) -> Read:
-    from .proto_values import ProtobufDecoder, message_at, read_indexes
-
-    decoder = ProtobufDecoder(schema)
-
-    def read(frame: Frame, budget: Budget) -> str:
-        indexes, end = read_indexes(frame.head, frame.start)
-        data = frame.head[end:] if frame.data is None else frame.data
-        return write_json(decoder.decode(message_at(decoder.file, indexes), data, budget))
-
-    return read
-
-
-_READERS: dict[str, Callable[[Schema], Any]] = {"AVRO": _avro, "PROTOBUF": _protobuf}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ....protocol.schemas.frames import Decoded, Frame, Frames
+from ....protocol.schemas.plain_json import MAX_STEPS
 from ...broker.broker import Broker
 from ...runtime.threads import Worker, in_worker
 from ..errors import RegistryError
 from ..registry import registry_of
 from .decoder import Decoder
-from .frames import Decoded, Frame, Frames
-from .values import MAX_STEPS
 
 MAX_STEPS_AT_ONCE = 2 * MAX_STEPS
 """Steps of all values of a call: about a second."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .avro import Type
-from .values import DIFFERENCE_STEPS, Comparison, Path, Schema, Walk, cut, path_text
+from ....protocol.schemas.avro import Type
+from ....protocol.schemas.values import DIFFERENCE_STEPS, Comparison, Path, Schema, Walk, cut, path_text
 
 _PROMOTIONS = {
     "long": ("int",),

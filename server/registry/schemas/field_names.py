@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from .values import InvalidSchema, Schema, shown
+from ....protocol.schemas.values import InvalidSchema, Schema, shown
 
 _OWN_PREFIX = "$$"
 _CONFLICTS_MAX = 10

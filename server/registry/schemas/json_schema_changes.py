@@ -13,9 +13,9 @@ from decimal import Decimal
 from typing import Any
 
 from ....protocol.errors import KafkaError
+from ....protocol.schemas.json_schema import COMBINATIONS, Node, target
+from ....protocol.schemas.values import DIFFERENCE_STEPS, Budget, Comparison, Path, Schema, Walk, path_text, write_json
 from ...runtime.expressions import Expression
-from .json_schema import COMBINATIONS, Node, target
-from .values import DIFFERENCE_STEPS, Budget, Comparison, Path, Schema, Walk, path_text, write_json
 
 _MATCH_STEPS = 100
 """Cost of a match, which takes at most 3 ms."""

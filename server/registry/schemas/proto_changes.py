@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .proto import SCALARS, Field, File, OneOf, Type
-from .values import DIFFERENCE_STEPS, Budget, Path, Schema, Walk, path_text, run_walk
+from ....protocol.schemas.proto import SCALARS, Field, File, OneOf, Type
+from ....protocol.schemas.values import DIFFERENCE_STEPS, Budget, Path, Schema, Walk, path_text, run_walk
 
 _GROUPS = {
     **dict.fromkeys(("int32", "int64", "uint32", "uint64", "bool"), "number"),

@@ -121,6 +121,25 @@ def frame_of(spark: SparkSession, path: object, **options: Any) -> DataFrame:
     return spark.read.format("ottla").options(**options).load(str(path))
 
 
+def test_values_are_json_by_the_schemas_of_a_registry(spark: SparkSession, tmp_path: Path) -> None:
+    (schemas := tmp_path / "schemas").mkdir()
+    (schemas / "7.avsc").write_text('{"type": "record", "name": "Order", "fields": [{"name": "total", "type": "int"}]}')
+    with ottla.Broker(str(tmp_path / "data")) as broker:
+        broker.create_topic("totals", configs={"cleanup.policy": "compact"})
+        for key, value in (("a", b"\0\0\0\0\7\2"), ("a", b"\0\0\0\0\7\6"), ("b", b"\0\0\0\0\x08")):
+            broker.produce("totals", value, key=key)
+    frame = frame_of(spark, tmp_path / "data", topic="totals", registry=schemas)
+    assert frame.columns[-2:] == ["valueDecoded", "notDecoded"]
+    missing = "value: schema 8: not found in the registry"
+    found = [(row.offset, row.valueDecoded, row.notDecoded) for row in frame.orderBy("offset").collect()]
+    assert found == [(0, '{"total":1}', None), (1, '{"total":3}', None), (2, None, missing)]
+    newest = frame_of(spark, tmp_path / "data", topic="totals", registry=schemas, latest=True)
+    rows = newest.select(F.from_json("valueDecoded", "total INT").total, "key").orderBy("key").collect()
+    assert [tuple(row) for row in rows] == [(3, b"a"), (None, b"b")]
+    chosen = spark.read.format("ottla").schema("valueDecoded string").option("topic", "totals")
+    assert chosen.option("registry", str(schemas)).load(str(tmp_path / "data")).count() == 3
+
+
 @pytest.mark.parametrize("isolation_level", some(["read_committed", "read_uncommitted"], 1))
 def test_a_live_broker_is_read_as_by_a_consumer(
     spark: SparkSession, broker: ottla.Broker, data_dir: str, isolation_level: str

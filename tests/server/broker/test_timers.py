@@ -386,7 +386,7 @@ def test_no_code_reads_time_except_the_clock(floor: str) -> None:
         "server/cleaning/advice.py",
         "server/embedded/clock.py",
         "server/page/section.py",
-        "server/registry/decoding/avro_logical.py",  # dates in records
+        "protocol/schemas/avro_logical.py",  # dates in records
         "server/embedded/faults.py",  # a duration of Python
         "server/security/tls/dev_certificates.py",  # the dates of certificates, counted from the given time
     }

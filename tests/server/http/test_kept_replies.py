@@ -40,7 +40,7 @@ def test_responses_are_kept_within_limits() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_kept_responses_are_those_that_would_be_made(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same random requests, with and without."""
+    """Send random requests to a registry that keeps responses, and to one that keeps none."""
     rng = random.Random(seed)
     schemas = [record_schema(f"{name} int 0", name=record) for name in "xy" for record in "RS"]
     made = [

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.server.registry.schemas import InvalidSchema, Schema, find_incompatibilities, parse_schema
-from ottla.server.registry.schemas.values import MAX_DEPTH, MAX_REFERENCES, MAX_TEXT_BYTES
+from ottla.protocol.schemas import InvalidSchema, Schema, parse_schema
+from ottla.protocol.schemas.values import MAX_DEPTH, MAX_REFERENCES, MAX_TEXT_BYTES
+from ottla.server.registry.schemas import find_incompatibilities
 from support.noted import each_case
 from support.registry.verdict import parsed
 from support.registry.verdicts_avro import array, enum, field, fixed, record

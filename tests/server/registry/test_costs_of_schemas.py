@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from ottla.server.registry.schemas import InvalidSchema, find_incompatibilities, parse_schema, proto, proto_text
-from ottla.server.registry.schemas.values import MAX_NAMES, path_text, read_json, shown, write_json
+from ottla.protocol.schemas import InvalidSchema, parse_schema, proto, proto_text
+from ottla.protocol.schemas.values import MAX_NAMES, path_text, read_json, shown, write_json
+from ottla.server.registry.schemas import find_incompatibilities
 from support.noted import each_case
 from support.registry.verdict import parsed
 from support.registry.verdicts_avro import enum, field, record

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from ottla.server.registry.schemas import KINDS, InvalidSchema, Schema, find_incompatibilities, parse_schema
-from ottla.server.registry.schemas.values import MAX_TEXT_BYTES, Budget, SchemaTooLarge, reached, run_walk
+from ottla.protocol.schemas import KINDS, InvalidSchema, Schema, parse_schema
+from ottla.protocol.schemas.values import MAX_TEXT_BYTES, Budget, SchemaTooLarge, reached, run_walk
+from ottla.server.registry.schemas import find_incompatibilities
 from support.noted import noted
 from support.registry.hostile_schemas import HOSTILE, RECORD, doubled, nested
 from support.registry.verdict import parsed

@@ -14,12 +14,13 @@ import pytest
 import trio
 
 import ottla
+from ottla.protocol.schemas import Schema, parse_schema
+from ottla.protocol.schemas.values import SHORT_CHARACTERS, NotShortError, short
 from ottla.server.registry import parsing as parsing_module
 from ottla.server.registry import registry as registry_module
 from ottla.server.registry.parsing import KEPT_CHARACTERS_MAX, KEPT_MAX, Parse, Parser
 from ottla.server.registry.records import content_of
-from ottla.server.registry.schemas import Schema, find_incompatibilities, parse_schema
-from ottla.server.registry.schemas.values import SHORT_CHARACTERS, NotShortError, short
+from ottla.server.registry.schemas import find_incompatibilities
 from ottla.server.registry.state import State
 from ottla.server.runtime import time_slices
 from support.broker.admin_calls import AdminCalls

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.server.registry.schemas import InvalidSchema, Schema, find_incompatibilities, parse_schema
-from ottla.server.registry.schemas.proto_descriptor import json_name, serialized
-from ottla.server.registry.schemas.proto_text import MAX_NESTING, MAX_TOKENS
+from ottla.protocol.schemas import InvalidSchema, Schema, parse_schema
+from ottla.protocol.schemas.proto_descriptor import json_name, serialized
+from ottla.protocol.schemas.proto_text import MAX_NESTING, MAX_TOKENS
+from ottla.server.registry.schemas import find_incompatibilities
 from support.noted import each_case
 from support.registry.verdict import parsed
 from support.registry.verdicts_protobuf import PAIRS, message, proto2, proto3

@@ -9,8 +9,8 @@ import pytest
 from google.protobuf import descriptor_pb2
 from grpc_tools import protoc
 
-from ottla.server.registry.schemas import InvalidSchema, parse_schema
-from ottla.server.registry.schemas.proto_descriptor import serialized
+from ottla.protocol.schemas import InvalidSchema, parse_schema
+from ottla.protocol.schemas.proto_descriptor import serialized
 from support.noted import each_case
 from support.registry.verdicts_protobuf import PAIRS, message, proto2, proto3
 

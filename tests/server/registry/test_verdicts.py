@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from ottla.server.registry.schemas import Schema, find_incompatibilities, parse_schema
+from ottla.protocol.schemas import Schema, parse_schema
+from ottla.server.registry.schemas import find_incompatibilities
 from support.noted import each_case
 from support.registry import verdicts_avro, verdicts_json, verdicts_protobuf
 from support.registry.verdict import FULL, LEVELS_OF, Pair, parsed, permitted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from ottla.server.registry.schemas.values import MAX_DEPTH, MAX_TEXT_BYTES
+from ottla.protocol.schemas.values import MAX_DEPTH, MAX_TEXT_BYTES
 from support.sizes import size
 
 NEAR = MAX_TEXT_BYTES - 50_000

@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ottla.server.registry.schemas import Schema, find_incompatibilities, parse_schema
+from ottla.protocol.schemas import Schema, parse_schema
+from ottla.server.registry.schemas import find_incompatibilities
 
 BACKWARD, FORWARD, FULL, NONE = "backward", "forward", "full", "none"
 """Kinds of change: the newer schema reads old data, the older one reads new data, both, neither."""

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from ottla.protocol.schemas.frames import Decoded, Frame, frame_of
+from ottla.protocol.schemas.plain_json import MAX_BYTES, MAX_CHARACTERS, MAX_STEPS
 from ottla.server.registry.decoding.decoder import NEAR_IDS, TOO_MANY, Decoder
-from ottla.server.registry.decoding.frames import Decoded, Frame, frame_of
-from ottla.server.registry.decoding.values import MAX_BYTES, MAX_CHARACTERS, MAX_STEPS
 from ottla.server.registry.parsing import Parser
 from ottla.server.registry.records import Content, Entry, KeyType, Reference, Version, content_of
 from ottla.server.registry.state import State

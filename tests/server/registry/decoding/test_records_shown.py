@@ -217,7 +217,7 @@ def test_an_unreadable_topic_is_not_read_again_at_once() -> None:
 
 def test_decoding_loads_no_trio() -> None:
     program = (
-        "import sys; from ottla.server.registry.decoding import avro_values, cluster_schemas, decoder, proto_values;"
+        "import sys; from ottla.protocol.schemas import avro_values, proto_values; from ottla.server.registry.decoding import cluster_schemas, decoder;"
         "print('trio' in sys.modules)"
     )
     assert (

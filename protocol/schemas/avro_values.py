@@ -9,10 +9,9 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from ..schemas.avro import AvroSchema, Type
-from ..schemas.values import Budget
+from .avro import AvroSchema, Type
 from .avro_logical import logical
-from .values import (
+from .plain_json import (
     CONTAINER_STEPS,
     FORMATTED_STEPS,
     NotDecodable,
@@ -22,6 +21,7 @@ from .values import (
     single,
     text_cost,
 )
+from .values import Budget
 
 
 def decode_avro(schema: AvroSchema, data: bytes, budget: Budget) -> Any:

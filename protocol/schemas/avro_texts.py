@@ -30,6 +30,11 @@ def parse(text: str, references: Mapping[str, Schema], is_new: bool) -> Schema:
     return Schema("AVRO", text, canonical, canonical if normalized == canonical else normalized, references, parsed)
 
 
+def whole_text(schema: Schema) -> str:
+    """Return the canonical text of a schema with the types of its references: each is defined at its first use."""
+    return write_json(_Writer({}, normalizes=False).json_of(schema.parsed.root, ""))
+
+
 _KINDS = {*PRIMITIVES, *NAMED, "array", "map", "union"}
 """Names that are not those of types without their namespace."""
 

@@ -10,11 +10,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ..schemas.proto import Extend, Field, File, Type
-from ..schemas.proto_text import MAX_NESTING
-from ..schemas.values import Budget, Schema, reached
-from .proto_plain import ANY, DECIMAL, PLAIN, decimal, known_types, plain
-from .values import (
+from .plain_json import (
     CONTAINER_STEPS,
     FORMATTED_STEPS,
     NotDecodable,
@@ -24,6 +20,10 @@ from .values import (
     single,
     text_cost,
 )
+from .proto import Extend, Field, File, Type
+from .proto_plain import ANY, DECIMAL, PLAIN, decimal, known_types, plain
+from .proto_text import MAX_NESTING
+from .values import Budget, Schema, reached
 
 VARINT, FIXED64, BYTES, GROUP, END, FIXED32 = range(6)
 _MASK64 = (1 << 64) - 1

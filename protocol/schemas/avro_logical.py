@@ -11,8 +11,8 @@ from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from ..schemas.avro import Type
-from .values import MAX_SCALE, base64_text, decimal_text
+from .avro import Type
+from .plain_json import MAX_SCALE, base64_text, decimal_text
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from ..schemas.proto import Type, check
-from ..schemas.proto_text import parse_text
 from .avro_logical import moment_text
-from .values import base64_text, decimal_text
+from .plain_json import base64_text, decimal_text
+from .proto import Type, check
+from .proto_text import parse_text
 
 _TEXTS = (
     """syntax = "proto3"; package google.protobuf;

@@ -18,10 +18,10 @@ from fastavro import schemaless_writer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.server.registry.decoding.avro_values import decode_avro
-from ottla.server.registry.decoding.values import MAX_DEPTH, MAX_SCALE, MAX_STEPS, NotDecodable
-from ottla.server.registry.schemas import parse_schema
-from ottla.server.registry.schemas.values import Budget, SchemaTooLarge
+from ottla.protocol.schemas import parse_schema
+from ottla.protocol.schemas.avro_values import decode_avro
+from ottla.protocol.schemas.plain_json import MAX_DEPTH, MAX_SCALE, MAX_STEPS, NotDecodable
+from ottla.protocol.schemas.values import Budget, SchemaTooLarge
 from support.noted import each_case
 
 

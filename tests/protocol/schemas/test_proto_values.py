@@ -17,11 +17,11 @@ from grpc_tools import protoc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.server.registry.decoding.proto_plain import DECIMAL, known_types
-from ottla.server.registry.decoding.proto_values import ProtobufDecoder, message_at, read_indexes
-from ottla.server.registry.decoding.values import MAX_DEPTH, MAX_SCALE, NotDecodable
-from ottla.server.registry.schemas import Schema, parse_schema
-from ottla.server.registry.schemas.values import Budget, SchemaTooLarge, write_json
+from ottla.protocol.schemas import Schema, parse_schema
+from ottla.protocol.schemas.plain_json import MAX_DEPTH, MAX_SCALE, NotDecodable
+from ottla.protocol.schemas.proto_plain import DECIMAL, known_types
+from ottla.protocol.schemas.proto_values import ProtobufDecoder, message_at, read_indexes
+from ottla.protocol.schemas.values import Budget, SchemaTooLarge, write_json
 from support.noted import each_case
 
 INCLUDE = Path(protoc.__file__).parent / "_proto"
