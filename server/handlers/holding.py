@@ -6,8 +6,8 @@ its next heartbeat at the same time as without this. The first heartbeat is not 
 Some clients send nothing else before they have the response to a heartbeat, e.g. KafkaJS and sarama no fetch: records would come
 late. Only clients are held that are known not to wait, by the name of their software (KIP-511), and aiokafka.
 
-kafka-python does not look at the response to a heartbeat before its fetch ends, so a response with news ends the fetches of its
-client, too.
+kafka-python does not look at the response to a heartbeat before its fetch ends, so a response with news also ends the fetches of
+its client.
 """
 
 from __future__ import annotations

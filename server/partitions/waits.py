@@ -22,7 +22,7 @@ from .topics import Partition, Topic, Watcher
 
 NEVER = 1 << 62
 WATCHES_MAX = 1_000
-"""Largest number of watches that are looked at for the fetches of one consumer: 0.1 ms."""
+"""Maximum number of watches that are searched for the fetches of one consumer: 0.1 ms."""
 _BEHIND_ALL = LogOffsetMetadata(NEVER, 0, NEVER)
 
 
@@ -224,8 +224,8 @@ class FetchWaits(Watcher):
         return [waiter.reader for waiter in waiters if waiter.reader is not None]
 
     def end_for(self, client_id: str, client_host: str) -> None:
-        """End the parked fetches of a consumer that has news elsewhere, as far as the first WATCHES_MAX watches have any: some
-        clients look at nothing else before their fetch ends."""
+        """End the parked fetches of a consumer that has news elsewhere: some clients look at nothing else before their fetch
+        ends. Only the first WATCHES_MAX watches are searched."""
         parked = chain(self._uncommitted.values(), self._committed.values())
         watches = (watch for each in parked for watch in each.watches)
         for watch in list(islice(watches, WATCHES_MAX)):
