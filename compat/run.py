@@ -65,6 +65,7 @@ SUITES = (
     "nodes",
     "hard_cases",
     "emptying",
+    "erasing",
     "old_brokers",
     "faults",
     "group_chaos",

@@ -14,6 +14,7 @@ from ..control import (
     compaction,
     connections,
     dry_run,
+    erasure,
     explain,
     faults,
     groups,
@@ -54,6 +55,7 @@ def _document(calls: tuple[AnyCall, ...]) -> str:
 _DECLARING = (
     explain,
     dry_run,
+    erasure,
     acls,
     quotas,
     broker_state,
