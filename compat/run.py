@@ -104,6 +104,7 @@ SUITES = (
     "bench.security",
     "bench.cleaner",
     "bench.latency",
+    "bench.follower",
     "bench.spark",
     "bench.spark.scale",
     "bench.spark.shuffled_rows",
