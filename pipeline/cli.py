@@ -6,7 +6,7 @@ Exit codes:
     2  a live server holds the data directory
     3  damage in the log
     4  the segments have changed since the plan, or a server changed them during the read; another call may succeed
-    5  `verify` has found something
+    5  `verify` or `prove-erased` has found something
     6  Spark, a disk or the server failed; what is staged stays, and another call continues
 
 A command's result goes to standard output, as one JSON object with --json. Progress and errors go to standard error, a line
@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 from ..protocol.errors import KafkaError
+from ..storage.erasure.key_lines import ENCODINGS
 from .apply.options import OF_A_FILE, add_options, client_option, number, option_name
 from .errors import PipelineError, UsageError, as_pipeline_error, without_the_extra
 
@@ -31,6 +32,7 @@ examples:
   ottla-spark compact ./data --topic orders --install     with the server stopped; add --include-active to clean the whole log
   ottla-spark verify ./data --topic orders --against ./copy-from-before
   ottla-spark verify --bootstrap source:9092 --topic orders --against mirror:9092
+  ottla-spark prove-erased ./data --topic customers --keys-from keys.txt --report proof.html
   ottla-spark snapshot ./data --topic orders --out ./orders-latest
   ottla-spark restore ./orders-latest --topic orders --bootstrap localhost:9092
   ottla-spark read ./data --topic orders --limit 5
@@ -38,7 +40,7 @@ examples:
   ottla-spark doctor                                      what this machine has for Spark, and what is missing
 
 exit codes: 0 success, 1 usage error, 2 data directory in use by a server, 3 damaged log, 4 segments changed since or during the plan,
-5 verify found problems, 6 Spark, a disk or the server failed (call again to continue)
+5 verify found problems or prove-erased values, 6 Spark, a disk or the server failed (call again to continue)
 """
 
 Commands: TypeAlias = "argparse._SubParsersAction[SparkParser]"
@@ -98,7 +100,20 @@ def _parser() -> SparkParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=SparkParser)
-    for add in (_plan, _compact, _install, _verify, _snapshot, _restore, _apply, _read, _status, _check, _doctor):
+    for add in (
+        _plan,
+        _compact,
+        _install,
+        _verify,
+        _prove_erased,
+        _snapshot,
+        _restore,
+        _apply,
+        _read,
+        _status,
+        _check,
+        _doctor,
+    ):
         add(commands)
     return parser
 
@@ -205,6 +220,18 @@ def _verify(commands: Commands) -> None:
     )  # fmt: skip
 
 
+def _prove_erased(commands: Commands) -> None:
+    text = "find all that is left of some keys, in every file of their topic; exit code 5 if a value is left"
+    parser = _command(commands, "prove-erased", text)
+    _log_options(parser, is_one=True, is_whole=True)
+    parser.add_argument("--keys-from", required=True, metavar="FILE", help="file with a key in each line")
+    parser.add_argument(
+        "--key-encoding", choices=ENCODINGS, default="text",
+        help="encoding of the keys (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--report", metavar="FILE", help="write the report as an HTML page")
+
+
 def _snapshot(commands: Commands) -> None:
     parser = _command(commands, "snapshot", "write the latest value of each key as Parquet")
     _log_options(parser, is_one=True)
@@ -309,10 +336,13 @@ def _command(commands: Commands, name: str, text: str, *, needs_dir: bool = True
     return parser
 
 
-def _log_options(parser: SparkParser, *, needs_topic: bool = True, is_one: bool = False) -> None:
+def _log_options(
+    parser: SparkParser, *, needs_topic: bool = True, is_one: bool = False, is_whole: bool = False
+) -> None:
     which = None if is_one else "topic, or several" + ("" if needs_topic else " (default: all)")
     parser.add_argument("--topic", required=needs_topic, metavar="NAME" if is_one else "NAME[,…]", help=which)
-    parser.add_argument("--partition", type=number(0), metavar="N", help="only this partition")
+    if not is_whole:
+        parser.add_argument("--partition", type=number(0), metavar="N", help="only this partition")
     parser.add_argument(
         "--config", dest="configs", action=_Named, type=_name_and_value, default={}, metavar="NAME=VALUE",
         help="topic config that is not stored with the topic, i.e. that is set in server.properties"

@@ -136,6 +136,34 @@ def _verify(call: Call, options: argparse.Namespace) -> int:
     return 0
 
 
+def _prove_erased(call: Call, options: argparse.Namespace) -> int:
+    from ..storage.erasure.key_lines import keys_in
+    from ..storage.erasure.places import Verdict
+    from ..storage.erasure.report_page import VERDICTS, page
+
+    try:
+        with open(options.keys_from, "rb") as file:
+            keys = frozenset(keys_in(file.read(), options.key_encoding))
+    except ValueError as error:
+        raise UsageError(f"{options.keys_from}: {error}") from error
+    if not keys:
+        raise UsageError(f"{options.keys_from}: no keys")
+    report = call(jobs.prove_erased, keys=keys)
+    if options.report is not None:
+        with open(open_file(options.report, os.O_WRONLY, create=True, truncate=True), "w", encoding="utf-8") as file:
+            file.write(page(report))
+    total = f"{report.values_found} values and {report.tombstones_found} tombstones of {len(keys)} keys found"
+    lines = [
+        f"{report.topic}: {total}, {report.records_searched} records searched",
+        *(f"{each.path}: {each.values} values of key {each.key!r}: {each.why}" for each in report.places),
+        *(f"{each.path}: not searched: {each.problem}" for each in report.unread),
+    ]
+    _print(options, report.to_json(), lines)
+    if report.verdict in (Verdict.HELD, Verdict.UNPROVEN):
+        raise PipelineError(VERDICTS[report.verdict], ExitCode.UNVERIFIED)
+    return 0
+
+
 def _snapshot(call: Call, options: argparse.Namespace) -> int:
     made = call(jobs.snapshot)
     return _print(options, made._asdict(), [f"{made.path}: {made.keys} keys of {made.partitions} partitions"])
@@ -256,6 +284,7 @@ RUNS: Mapping[str, Callable[[Call, argparse.Namespace], int]] = {
     "compact": _compact,
     "install": _install,
     "verify": _verify,
+    "prove-erased": _prove_erased,
     "snapshot": _snapshot,
     "read": _read,
     "status": _status,

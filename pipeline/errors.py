@@ -22,7 +22,7 @@ class ExitCode(IntEnum):
     CORRUPT = 3
     CHANGED = 4
     UNVERIFIED = 5
-    """`verify` has found an error: the result does not hold what compaction promises."""
+    """`verify` has found an error: the result does not hold what compaction promises. Or `prove-erased` has found a value."""
     FAILED = 6
     """Spark, a disk or a network service failed."""
 

@@ -12,12 +12,15 @@ With None as the session a job runs in this process, without a JVM. Failures are
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
 from ..storage.disk.os_files import OsFiles
 from ..storage.disk.paths import TopicPartition
+from ..storage.erasure.search import Search
+from ..storage.steps import to_the_end
 from .compaction.group_results import finished_group
 from .compaction.plan import CompactionPlan
 from .compaction.staging import is_installed, originals_directory
@@ -31,11 +34,13 @@ from .run.job_plans import Job, find_plan, pending, plan_partition, save
 from .run.job_results import RESULT_DDL, PartitionResult, result_of
 from .run.plan_runs import finished_groups, install_plan, preview_plan, run_plan, verify_plan, verify_scopes
 from .run.progress import JobProgress, Say
+from .stores.reading_files import resolved
 from .stores.stores import opened_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from ..storage.erasure.places import KeyReport
     from .apply.applier import Applied, Applier
     from .run.check import CheckReport
     from .snapshot.snapshot import SnapshotResult
@@ -214,6 +219,27 @@ def verify(
     found = asked.partitions(originals)
     scopes = [scope_against(store.store_of(tp), originals.store_of(tp), tp, now_ms, asked.configs) for tp in found]
     return verify_scopes(asked.engine, scopes, f"against {originals.data_dir}", files)
+
+
+def prove_erased(
+    spark: SparkSession | None, data_dir: str, *, topic: str, keys: Iterable[bytes], **options: Any
+) -> KeyReport:
+    """`ottla-spark prove-erased`: find all that is left of some keys, in a task for each directory. Options are those of `job`.
+
+    Args:
+        data_dir: Data directories, snapshots of them and copies in object stores, with commas between them.
+        keys: Each task has all of them in memory.
+    """
+    asked = job(spark, data_dir, topic=topic, **options)
+    sources = [data_dir] if os.path.isdir(data_dir) else [each.strip() for each in data_dir.split(",")]
+    config = asked.store().stores[0].config_of(topic, asked.configs) if asked.configs else None
+    search = Search(asked.files(), [*map(resolved, sources)], topic, keys, asked.now_ms(), config=config)
+    with asked.engine.watched(f"prove-erased {topic}", topic) as (session, watch):
+        if session is None:
+            return to_the_end(search.steps())
+        from .verify.erased import searched_on
+
+        return search.report_by(searched_on(session, topic, watch))
 
 
 def snapshot(

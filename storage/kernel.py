@@ -723,6 +723,20 @@ class KeyMap:
                 status = self.take(b, pos, block, 0, len(block))
         return status
 
+    def newest(self, key: cython.const[u8][::1]):
+        """Return the ordinal of the newest record of a key; -1 if the map has none."""
+        at: i64
+        head: u64
+        tail: u64
+        if cython.compiled:
+            head, tail = siphash(self.k0, self.k1, key, 0, len(key))
+        else:
+            head, tail = fingerprint(self.secret, key, 0, len(key))
+        at = find(self.table, self.slots, head, tail >> 32)
+        if is_at(self.table, at, head, tail >> 32):
+            return cython.cast(i64, self.table[at + 1] & LOW) - 1
+        return -1
+
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(-1)

@@ -77,6 +77,9 @@ class KeyMap:
     def build_block(self, b: BytesLike, pos: int, block: BytesLike) -> int:
         """Take the batch whose header is at b[pos:] and whose records, unpacked, are `block`; returns a Stop."""
 
+    def newest(self, key: BytesLike) -> int:
+        """Return the ordinal of the newest record of a key; -1 if the map has none."""
+
 class RecordFilter:
     """Zones by offset: below `start` a record goes if its key is in the table, up to `latest` by its dead bit, above never.
 

@@ -24,9 +24,10 @@ from ...storage.disk.health import DataDirectoryError
 from ...storage.disk.paths import TopicPartition
 from ...storage.produce.producers import PRODUCER_ID_EXPIRATION_MS_DEFAULT
 from ...storage.topics.catalog import Catalog
-from ...storage.topics.catalog_file import CLUSTER_DEFAULT, CatalogState
+from ...storage.topics.catalog_file import CatalogState
 from ...storage.topics.cluster_metadata import read_cluster_metadata
-from ...storage.topics.config import TOPIC_OPTIONS, ConfigError, LogConfig
+from ...storage.topics.config import ConfigError, LogConfig
+from ...storage.topics.stored_configs import broker_configs_in, topic_configs_in
 from ..errors import CorruptSourceError, UsageError
 from .reading_files import ReadingFiles, resolved
 from .segment_files import deleted_log_error
@@ -174,9 +175,7 @@ class Store:
                 f"{self.data_dir}: expected the configs of {topic}, but {paths.CATALOG_FILE} is in another one of the"
                 f" server's data directories; give the configs in it with --config, at least {_POLICY}"
             )
-        stored = _topic_defaults(self._broker_configs)
-        if (catalog := self.catalog) is not None and (entry := catalog.topics.get(topic)) is not None:
-            stored |= entry.configs
+        stored = topic_configs_in(self.catalog, self._node_id, topic)
         config, _ = LogConfig.from_stored(stored)
         own = {name: text for name, text in (overrides or {}).items() if name != PRODUCER_EXPIRATION}
         try:
@@ -202,11 +201,11 @@ class Store:
 
     @cached_property
     def _broker_configs(self) -> dict[str, str]:
-        """Broker configs set at run time, for all nodes and for the first one, whose configs apply to logs."""
-        if self.catalog is None:
-            return {}
-        own = {} if self.identity is None else self.catalog.broker_configs.get(str(self.identity.node_id), {})
-        return {**self.catalog.broker_configs.get(CLUSTER_DEFAULT, {}), **own}
+        return broker_configs_in(self.catalog, self._node_id)
+
+    @property
+    def _node_id(self) -> int | None:
+        return None if self.identity is None else self.identity.node_id
 
     def checkpoint(self, name: str) -> dict[TopicPartition, int]:
         """Read a checkpoint file.
@@ -218,13 +217,3 @@ class Store:
             return OffsetCheckpoint(self.files, paths.join(self.data_dir, name)).read()
         except CorruptCheckpointError as error:
             raise CorruptSourceError(str(error)) from error
-
-
-def _topic_defaults(broker_configs: Mapping[str, str]) -> dict[str, str]:
-    """Return broker options that are defaults of topic configs, by the topic configs' names."""
-    found: dict[str, str] = {}
-    for option in TOPIC_OPTIONS.values():
-        for synonym in reversed(option.synonyms):
-            if (text := broker_configs.get(synonym.name)) is not None:
-                found[option.name] = text if synonym.factor == 1 else str(int(text) * synonym.factor)
-    return found

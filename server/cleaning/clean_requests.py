@@ -38,9 +38,10 @@ class CleanOutcome(Enum):
 class CleanRequest:
     """One requested pass, with a waiting caller."""
 
-    def __init__(self, log: Log, *, is_forced: bool) -> None:
+    def __init__(self, log: Log, *, is_forced: bool, erased_keys: frozenset[bytes] = frozenset()) -> None:
         self.log = log
         self.is_forced = is_forced
+        self.erased_keys = erased_keys
         self.is_abandoned = False
         self.up_to: int | None = None
         """The end of the cleanable part when a thread took the log; None if no thread did."""

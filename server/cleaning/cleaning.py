@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -189,6 +189,7 @@ class Cleaning:
                 served = CleanOutcome.NOT_DUE if self.manager.is_available(clean_request.log) else CleanOutcome.GIVEN_UP
             else:
                 clean_request.up_to = chosen.upper_offset
+                chosen = replace(chosen, erased_keys=clean_request.erased_keys)
                 ended = await self._clean_one(thread, settings, chosen, is_forced=clean_request.is_forced)
                 served, failure = ended.served, ended.failure
         except Exception as error:

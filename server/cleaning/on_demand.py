@@ -34,7 +34,9 @@ def check(cleaning: Cleaning, wanted: Log) -> None:
         raise ControlError(Kind.UNAVAILABLE, f"{tp} cannot be cleaned: {why_off}")
 
 
-async def clean_now(cleaning: Cleaning, wanted: Log, *, is_forced: bool) -> None:
+async def clean_now(
+    cleaning: Cleaning, wanted: Log, *, is_forced: bool, erased_keys: frozenset[bytes] = frozenset()
+) -> None:
     """Run passes over a log until everything is clean that may be cleaned by now, or none is due.
 
     The call waits for other operations on the partition; a pass that the cleaner started itself counts as well.
@@ -42,6 +44,7 @@ async def clean_now(cleaning: Cleaning, wanted: Log, *, is_forced: bool) -> None
     Args:
         is_forced: Clean even if the log is not due, including young segments. If nothing is dirty, run a pass that removes
             what has reached its delete horizon, if anything has.
+        erased_keys: Keys whose tombstones in the dirty part are removed at once.
 
     Raises:
         ControlError: As `check`; the partition is leased; a pass failed. The work of earlier passes stays.
@@ -59,7 +62,7 @@ async def clean_now(cleaning: Cleaning, wanted: Log, *, is_forced: bool) -> None
         if cleaning.manager.is_held(tp):
             await cleaning.clean_requests.change(cleaning.clean_requests.changes)
             continue
-        clean_request = CleanRequest(wanted, is_forced=is_forced)
+        clean_request = CleanRequest(wanted, is_forced=is_forced, erased_keys=erased_keys)
         cleaning.clean_requests.add(clean_request)
         cleaning.look_again()
         served = await clean_request.wait()

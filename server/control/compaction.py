@@ -153,10 +153,27 @@ async def compact(
             another process compacts it under a lease; UNAVAILABLE: no cleaner is running, or the broker is stopping; FAILED: the
             disk failed. All partitions are checked before the first is rolled; partitions before a failed one stay cleaned.
     """
+    return await compact_logs(broker, topic, partitions, force=force, roll=roll)
+
+
+async def compact_logs(
+    broker: Broker,
+    topic: str,
+    partitions: Iterable[int] | None,
+    *,
+    force: bool,
+    roll: bool = False,
+    erased_keys: frozenset[bytes] = frozenset(),
+) -> Compaction:
+    """Run `compact`.
+
+    Args:
+        erased_keys: Keys whose tombstones in the dirty part are removed at once.
+    """
     logs = logs_of(broker, topic, partitions)
     for log in logs:
         check(broker.services.cleaning, log)
-    rows = [await _compact(broker, log, is_forced=force, rolls=roll or force) for log in logs]
+    rows = [await _compact(broker, log, erased_keys, is_forced=force, rolls=roll or force) for log in logs]
     return Compaction(topic=topic, is_forced=force, partitions=tuple(rows))
 
 
@@ -213,13 +230,15 @@ async def _explained(broker: Broker, log: Log, time_slice: TimeSlice | None = No
     return await (await Explaining.load(broker.services, [log], time_slice or TimeSlice())).next()
 
 
-async def _compact(broker: Broker, log: Log, *, is_forced: bool, rolls: bool) -> PartitionCompaction:
+async def _compact(
+    broker: Broker, log: Log, erased_keys: frozenset[bytes], *, is_forced: bool, rolls: bool
+) -> PartitionCompaction:
     cleaning, tp = broker.services.cleaning, log.topic_partition
     with cleaning.clean_requests.listening(tp) as passes:
         dirty_from, segments = _first_dirty(broker, log), len(log.segments)
         check(cleaning, log)
         has_rolled = rolls and roll_one(log, broker.clock.now_ms()).has_rolled
-        await clean_now(cleaning, log, is_forced=is_forced)
+        await clean_now(cleaning, log, is_forced=is_forced, erased_keys=erased_keys)
     explained = await _explained(broker, log)
     return describe_pass(
         log,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Annotated
 
 from ...protocol.errors import KafkaError
@@ -23,12 +22,11 @@ from ...storage.cleaning.key_history import (
 )
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
-from ...storage.steps import Steps
 from ..broker.broker import Broker
 from ..cleaning.advice import moment
 from ..client.values import partition_of
 from ..runtime.errors import ControlError, Kind, check_number
-from ..runtime.threads import Work, in_thread
+from ..runtime.threads import Work, in_thread, search
 from ..runtime.time_slices import TimeSlice, run_cooperatively
 from ..services.explaining import Explaining, PartitionExplanation
 from .operation import Encoding, PartitionId, Range, TopicName, decoded, operation
@@ -77,8 +75,6 @@ async def explain(broker: Broker, topic: TopicName, partition: PartitionId | Non
 
 RECORDS = 1_000
 RECORDS_MAX = 100_000
-SEARCHING_S = 0.05
-"""Duration of one slice of a search in a thread, in seconds; then other work gets the thread."""
 
 _BOUNDS = {
     BoundBy.ACTIVE_SEGMENT: "the active segment",
@@ -219,7 +215,7 @@ async def _search(broker: Broker, log: Log, key: bytes, records_max: int) -> Key
     dirty_from, time_slice = broker.services.cleaning.manager.first_dirty_offset(log), TimeSlice()
     bound = await run_cooperatively(find_bound_in_pieces(log, dirty_from, now_ms), time_slice)
     measured = await run_cooperatively(dirtiness_in_pieces(log, dirty_from, now_ms, bound), time_slice)
-    steps = KeySearch(
+    searching = KeySearch(
         log,
         key,
         now_ms,
@@ -227,19 +223,5 @@ async def _search(broker: Broker, log: Log, key: bytes, records_max: int) -> Key
         upper_offset=measured.upper_offset,
         bound_by=bound.by,
         records_max=records_max,
-    ).steps()
-    while (found := await in_thread(Work.SEARCH, data_dir, _run_some, steps)) is None:
-        pass
-    return found
-
-
-def _run_some(steps: Steps[KeyHistory]) -> KeyHistory | None:
-    """Run one slice of the search; None: it has not ended."""
-    until_s = perf_counter() + SEARCHING_S
-    try:
-        while perf_counter() < until_s:
-            next(steps)
-    except StopIteration as end:
-        found: KeyHistory = end.value
-        return found
-    return None
+    )
+    return await search(data_dir, searching.steps())

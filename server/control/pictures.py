@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Annotated
 from weakref import WeakKeyDictionary
 
@@ -19,11 +18,10 @@ from ...storage.logs.log import Log
 from ...storage.pictures.capturing import BARS_MAX, picture_in_pieces
 from ...storage.pictures.contents import BUCKETS_MAX, RangeScan
 from ...storage.pictures.log_picture import Contents, LogPicture
-from ...storage.steps import Steps
 from ..broker.broker import Broker
 from ..cleaning.advice import CleanerStatus
 from ..runtime.errors import ControlError, Kind, check_number
-from ..runtime.threads import Work, in_thread
+from ..runtime.threads import Work, in_thread, search
 from ..runtime.time_slices import TimeSlice, run_cooperatively
 from .operation import PartitionId, Range, TopicName, operation
 from .partitions import logs_of, one_or_all
@@ -207,8 +205,6 @@ def _survey(log: Log) -> None:
 
 
 BUCKETS = 200
-LOOKING_S = 0.05
-"""Duration of one slice of a read in a thread, in seconds; then other work gets the thread."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +252,7 @@ async def partition_picture(
     low = start if from_offset is None else min(max(start, from_offset), end)
     high = end if to_offset is None else min(max(low, to_offset), end)
     try:
-        contents = await _read_contents(log, RangeScan(log, low, high, buckets=buckets))
+        contents = await search(data_dir_of(log), RangeScan(log, low, high, buckets=buckets).steps())
     except KafkaError as error:
         raise ControlError(Kind.FAILED, error.message) from error
     except OSError as error:
@@ -264,22 +260,3 @@ async def partition_picture(
     if (low, high) == (start, end) and contents.looked_at_to_offset == end:
         broker.services.cleaning.watched.note_horizon(log.topic_partition, contents.horizon)
     return PartitionPicture(now_ms=broker.clock.now_ms(), log=picture, contents=contents)
-
-
-async def _read_contents(log: Log, look: RangeScan) -> Contents:
-    steps, data_dir = look.steps(), data_dir_of(log)
-    while (found := await in_thread(Work.SEARCH, data_dir, _run_some, steps)) is None:
-        pass
-    return found
-
-
-def _run_some(steps: Steps[Contents]) -> Contents | None:
-    """Run one slice; None: it has not ended."""
-    until_s = perf_counter() + LOOKING_S
-    try:
-        while perf_counter() < until_s:
-            next(steps)
-    except StopIteration as end:
-        found: Contents = end.value
-        return found
-    return None

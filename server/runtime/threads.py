@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import Enum
+from time import perf_counter
 from typing import TypeVar, TypeVarTuple
 
 import trio
@@ -22,6 +23,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.disk.files import DamagedFileError, FileSlice, WouldWaitError
 from ...storage.logs.log import Log
 from ...storage.logs.log_reader import LogReader
+from ...storage.steps import Steps
 
 log = logging.getLogger("ottla.disk")
 
@@ -73,6 +75,28 @@ async def in_thread(
 ) -> Result:
     """Run `function(*arguments)` in a thread; returns or raises what it does."""
     return await trio.to_thread.run_sync(function, *arguments, limiter=threads(work, data_dir))
+
+
+SEARCHING_S = 0.05
+"""Duration of one slice of a search in a thread, in seconds; then other work gets the thread."""
+
+
+async def search(data_dir: str, steps: Steps[Result]) -> Result:
+    """Run a search in the threads for searches, slice by slice; returns or raises what it does. May be cancelled between slices."""
+    while not (ended := await in_thread(Work.SEARCH, data_dir, _run_some, steps)):
+        pass
+    return ended[0]
+
+
+def _run_some(steps: Steps[Result]) -> list[Result]:
+    """Run one slice; returns the result in a list, which is empty if the search has not ended."""
+    until_s = perf_counter() + SEARCHING_S
+    try:
+        while perf_counter() < until_s:
+            next(steps)
+    except StopIteration as end:
+        return [end.value]
+    return []
 
 
 async def on_disk(

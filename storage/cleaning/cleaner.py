@@ -263,6 +263,7 @@ class CleanPass:
             record_bytes_max=self._config.max_decompressed_message_bytes,
             checkpoint=self._on_mapped,
         )
+        self._offsets.end_retention(self._to_clean.erased_keys)
         self._stats.map_bytes_read = dirty.bytes_read
         self._stats.map_record_count = dirty.offsets.keys.records
         self._stats.map_entry_count = dirty.offsets.keys.entries

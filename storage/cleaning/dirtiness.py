@@ -97,6 +97,8 @@ class LogToClean(Dirtiness):
     """Last record of each producer; see `for_worker`. A pass empties this at its end."""
     high_watermark: int = 0
     """High watermark at the call of `for_worker`."""
+    erased_keys: frozenset[bytes] = frozenset()
+    """Keys whose tombstones the pass removes at once; see `OffsetMap.end_retention`."""
 
     @property
     def is_due(self) -> bool:

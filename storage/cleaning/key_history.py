@@ -7,7 +7,7 @@ search runs in steps, in any thread. The facts about the cleaner are those of th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -155,7 +155,7 @@ class KeySearch:
             for _, batch in segment.batches():
                 if batch.base_offset >= self._end:
                     break
-                if not batch.is_control and batch.last_offset >= self._start and _may_hold(batch, self._key):
+                if not batch.is_control and batch.last_offset >= self._start and may_hold(batch, (self._key,)):
                     if aborted is None and batch.is_transactional:
                         aborted = self._log.aborted_transactions(segment.base_offset, end)
                     self._take(segment, batch, aborted or ())
@@ -254,12 +254,13 @@ class KeySearch:
         return None, RetentionReason.SUPERSEDED_BEYOND_BOUND if is_beyond else RetentionReason.SUPERSEDED_IN_CLEAN_PART
 
 
-def _may_hold(batch: RecordBatch, key: bytes) -> bool:
-    """Return whether the bytes of the key occur in those of the batch, of which only one piece is unpacked at a time."""
+def may_hold(batch: RecordBatch, keys: Collection[bytes]) -> bool:
+    """Return whether the bytes of a key occur in those of the batch, of which only one piece is unpacked at a time."""
+    kept = max(map(len, keys), default=1) - 1
     end = b""
     for piece in batch.pieces():
         text = end + bytes(piece)
-        if key in text:
+        if any(key in text for key in keys):
             return True
-        end = text[max(0, len(text) - len(key) + 1) :]
+        end = text[max(0, len(text) - kept) :]
     return False

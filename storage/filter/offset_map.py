@@ -15,6 +15,7 @@ from __future__ import annotations
 import mmap
 import sys
 from array import array
+from collections.abc import Iterable
 from contextlib import suppress
 
 from ..kernel import KeyMap, clear
@@ -140,6 +141,21 @@ class OffsetMap:
         self.dead = _enlarged(self.dead, bits)
         self.tombstones = _enlarged(self.tombstones, bits)
         self.keys.set_bits(self.dead, self.tombstones)
+
+    def end_retention(self, keys: Iterable[bytes]) -> None:
+        """Let the pass remove the newest records of these keys that are tombstones, whatever their delete horizons.
+
+        Call it once the map is complete. A key whose newest record has a value keeps that.
+
+        Their dead bits are set, so the rules of the filter need not know these keys. It is safe in the same pass that removes the
+        older values: groups are swapped in the order of offsets, each on disk before the next, and the tombstone is in the last
+        group with its key.
+        """
+        for key in keys:
+            ordinal = self.keys.newest(key)
+            word, bit = ordinal >> 6, 1 << (ordinal & 63)
+            if ordinal >= 0 and self.tombstones[word] & bit:
+                self.dead[word] |= bit
 
 
 def _zeros(size_bytes: int) -> mmap.mmap:

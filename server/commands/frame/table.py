@@ -48,6 +48,7 @@ ROWS: dict[str, CommandRow] = {
         CommandRow("acls", "list, add and remove ACLs, and show which one decides", "admin.acls"),
         CommandRow("quotas", "list, set and remove client quotas, and show throttled clients", "admin.quotas"),
         CommandRow("empty", "delete all records of a topic", "kafka.empty"),
+        CommandRow("erase", "erase keys from a compacted topic, and prove it", "erase"),
         CommandRow("produce", "write records to a topic", "kafka.produce"),
         CommandRow("consume", "show the records of a topic", "kafka.consume"),
         CommandRow("schemas", "list, show, register and check schemas in a schema registry", "schemas"),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...broker.broker import Broker
+from ...control.latest import latest_records
 from ...control.partitions import topic_named
 from ...control.records import RecordList, read_records
 from ...runtime.errors import ControlError
@@ -25,10 +26,14 @@ class ShownRecords:
     found: RecordList | None
     earlier: int | None
     """First offset of the previous page."""
+    is_latest: bool = False
+    """Whether only the newest record of each key is shown."""
 
 
 async def view(broker: Broker, fields: Mapping[str, str]) -> Page:
     """Return records of the field `partition` of `topic`, from the field `offset` on (default: the newest).
+
+    With the field `latest` these are the newest of each key, without deleted ones, from the log start on.
 
     They are read only with the whole page.
     """
@@ -57,6 +62,9 @@ async def _read(broker: Broker, shown: ShownRecords, fields: Mapping[str, str]) 
     try:
         partition = number_in("partition", fields.get("partition", ""), 10) or 0
         offset = number_in("offset", fields.get("offset", ""))
+        if fields.get("latest"):
+            found = await latest_records(broker, shown.topic, partition, offset=offset or 0, count=COUNT)
+            return ShownRecords(shown.topic, partition, shown.partitions, None, found, None, is_latest=True)
         found = await read_records(broker, shown.topic, partition, offset=offset, count=COUNT)
     except ControlError as error:
         return ShownRecords(shown.topic, partition, shown.partitions, str(error), None, None)

@@ -237,6 +237,18 @@ def test_a_record_links_to_the_history_of_any_key_in_any_partition(broker: ottla
     broker.delete_topic("k")
 
 
+def test_the_newest_record_of_each_key_is_shown(broker: ottla.Broker) -> None:
+    broker.create_topic("n")
+    broker.produce_all("n", [(f"k{number % 60}", f"v{number}") for number in range(120)])
+    broker.produce("n", None, key="k60")
+    _, first = get(broker, "/topics/n/records?latest=1")
+    assert first.count('<tr id="record-') == 50 and 'id="record-60"' in first and 'id="record-59"' not in first
+    assert 'href="?partition=0&amp;offset=110&amp;latest=1">Later<' in first and "checked" in first
+    _, rest = get(broker, "/topics/n/records?offset=110&latest=1")
+    assert rest.count('<tr id="record-') == 10 and ">Later<" not in rest
+    broker.delete_topic("n")
+
+
 def test_records_are_paged_and_escaped(broker: ottla.Broker) -> None:
     broker.create_topic("r")
     for number in range(60):

@@ -54,8 +54,8 @@ def _sections() -> Iterator[str]:
 
 
 def _command(place: CommandPlace) -> Iterator[str]:
-    over = next((how for name, how in OF_THE_BROKER.items() if _has(place, name)), None)
-    is_asking = over is not None and "serve" not in place.at and "dev" not in place.at.split("/")
+    over = " and ".join(how for name, how in OF_THE_BROKER.items() if _has(place, name))
+    is_asking = bool(over) and "serve" not in place.at and "dev" not in place.at.split("/")
     yield f"{_sentence(place.help)}{f' Over {over}.' if is_asking else ''}\n"
     hidden = EVERYWHERE | ({"--bootstrap", "--command-config", "--admin", "--admin-token-file"} if is_asking else set())
     rows = [*map(_operand, place.operands)]

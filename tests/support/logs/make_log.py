@@ -211,6 +211,7 @@ def clean(
     upper_offset: int | None = None,
     io_buffer_bytes: int = 1 << 19,
     keeps_range_end: bool = False,
+    erased_keys: frozenset[bytes] = frozenset(),
     checkpoint: Callable[[int], None] = lambda _: None,
 ) -> tuple[int, CleanStats]:
     """Run one pass from `first_dirty_offset` on, due or not; return the next first dirty offset and the statistics.
@@ -219,6 +220,7 @@ def clean(
         max_entries: Size of the map in keys; by default more than the log can have.
         upper_offset: A segment's base at which the pass ends, if below the bounds that the log itself sets.
         keeps_range_end: As of `Cleaner`.
+        erased_keys: As of `LogToClean`.
     """
     # With a limit the map's table is as small as possible: as many slots as keys.
     slots = 1 << 20 if max_entries is None else max(2, max_entries)
@@ -230,7 +232,7 @@ def clean(
     )
     if max_entries is not None:
         cleaner.max_entries = max_entries
-    to_clean = measure(log, first_dirty_offset, now_ms)
+    to_clean = replace(measure(log, first_dirty_offset, now_ms), erased_keys=erased_keys)
     if upper_offset is not None:
         segments = [segment for segment in to_clean.segments if segment.base_offset < upper_offset]
         to_clean = replace(to_clean, segments=segments, upper_offset=upper_offset)

@@ -1,0 +1,1 @@
+"""How soon a follower of a topic as a table sees a write."""
