@@ -28,13 +28,14 @@ RUN_HERE = [
 ]
 NOT_RUN = {
     "a bucket": 1,  # a user's own, and the AWS tools
-    "a Kafka": 1,
+    "a Kafka": 2,
     "a Kafka, and Maven Central for the jars": 5,
-    "a cluster": 3,
+    "a cluster": 4,
     "a container engine": 4,
     "a directory of Apache Kafka": 1,
     "a file of users": 1,
     "a new environment": 5,
+    "a stopped broker": 1,
     "another machine": 1,
     "Apache Kafka's tools": 1,
     "three disks": 1,

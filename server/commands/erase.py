@@ -18,7 +18,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.erasure.key_lines import ENCODINGS
 from ...storage.erasure.places import KeyReport, Place, Verdict, Why, key_bytes
 from ..client.values import NewRecord, Topic, partition_of
-from .admin.asking import SENTENCE, Admin, show_rows
+from .admin.asking import Admin
 from .frame.errors import DONE, SAID_NO, WRONG_CALL, CommandError, wrong_call
 from .frame.options import ADMIN, admin_options, bootstrap_of, bootstrap_option, duration_ms, json_option
 from .frame.parser import Command, Parser
@@ -332,29 +332,25 @@ def _show(report: KeyReport, erasure: _Erasure) -> None:
     show(
         f"Records searched: {report.records_searched}, in {report.files_searched} files of {', '.join(report.sources)}."
     )
-    if report.places:
-        show_rows([_row(each) for each in report.places])
-    for each in report.unread:
-        show(folded(visible(f"not searched: {each.path}: {each.problem}"), terminal_width(), ""))
+    for each in report.places:  # paths are complete, so a table would be too wide
+        show(visible(each.path))
+        show(folded(visible(_found(each)), terminal_width(), "  "))
+    for why, explanation in dict.fromkeys((each.why.value, each.explanation) for each in report.places):
+        show(folded(visible(f"{why}: {explanation}"), terminal_width(), ""))
+    for unread in report.unread:
+        show(folded(visible(f"not searched: {unread.path}: {unread.problem}"), terminal_width(), ""))
     if not report.are_all_listed:
         show("The list is not complete.")
     if erasure.note:
         show(folded(visible(erasure.note), terminal_width(), ""))
 
 
-def _row(place: Place) -> dict[str, object]:
-    ends = {place.first_offset, place.last_offset}
-    return {
-        "why": place.why.value,
-        "place": place.path,
-        "key": place.key if place.key_encoding == "text" else f"{place.key} (base64)",
-        "values": place.values,
-        "tombstones": place.tombstones,
-        "offsets": "-".join(map(str, sorted(ends))),
-        "not_before": None if place.not_before_ms is None else time_text(place.not_before_ms),
-        "at_the_latest": None if place.at_the_latest_ms is None else time_text(place.at_the_latest_ms),
-        SENTENCE: place.explanation,
-    }
+def _found(place: Place) -> str:
+    """Return one line about a place; the path is not in it."""
+    key = place.key if place.key_encoding == "text" else f"{place.key} (base64)"
+    offsets = "-".join(map(str, sorted({place.first_offset, place.last_offset})))
+    gone = "" if place.at_the_latest_ms is None else f", gone by {time_text(place.at_the_latest_ms)}"
+    return f"{place.why.value}: key {key}, values {place.values}, tombstones {place.tombstones}, offsets {offsets}{gone}"
 
 
 def add_options(parser: Parser) -> None:

@@ -177,9 +177,9 @@ ASKING = [place for place in LEAVES if place.at not in ("/serve", "/dev") and NO
 def test_every_networked_command_reports_an_unreachable_server_in_one_line(
     place: CommandPlace, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    (option,) = NOBODY.keys() & place.parser.options
+    option = next(name for name in NOBODY if name in place.parser.options)
     (tmp_path / "seed.json").write_text("{}")
-    more = {"/seed": [str(tmp_path / "seed.json")], "/produce": ["value"], "/retention": ["t"]}
+    more = {"/seed": [str(tmp_path / "seed.json")], "/produce": ["value"], "/erase": ["17"], "/retention": ["t"]}
     words = [*place.at[1:].split("/"), *needed_at(place), *more.get(place.at, []), option, NOBODY[option]]
     assert main(words) == 2
     printed = capsys.readouterr()
@@ -195,9 +195,9 @@ NO_NAMES = ["ü..x", "a..b", ".x", "x" * 64, "ü" * 64]
 def test_every_networked_command_refuses_an_invalid_host_in_one_line(
     place: CommandPlace, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    (option,) = NOBODY.keys() & place.parser.options
+    option = next(name for name in NOBODY if name in place.parser.options)
     (tmp_path / "seed.json").write_text("{}")
-    more = {"/seed": [str(tmp_path / "seed.json")], "/produce": ["value"], "/retention": ["t"]}
+    more = {"/seed": [str(tmp_path / "seed.json")], "/produce": ["value"], "/erase": ["17"], "/retention": ["t"]}
     for host in [*NO_NAMES, "a b"] if option == "--admin" else NO_NAMES:
         words = [*place.at[1:].split("/"), *needed_at(place), *more.get(place.at, []), option, f"{host}:9"]
         assert main(words) == 2, host
