@@ -350,7 +350,9 @@ def _found(place: Place) -> str:
     key = place.key if place.key_encoding == "text" else f"{place.key} (base64)"
     offsets = "-".join(map(str, sorted({place.first_offset, place.last_offset})))
     gone = "" if place.at_the_latest_ms is None else f", gone by {time_text(place.at_the_latest_ms)}"
-    return f"{place.why.value}: key {key}, values {place.values}, tombstones {place.tombstones}, offsets {offsets}{gone}"
+    return (
+        f"{place.why.value}: key {key}, values {place.values}, tombstones {place.tombstones}, offsets {offsets}{gone}"
+    )
 
 
 def add_options(parser: Parser) -> None:
