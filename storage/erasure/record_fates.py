@@ -206,7 +206,10 @@ class RecordFates:
         why, explanation = _BOUNDS[self._bound.by]
         if why is not Why.MIN_COMPACTION_LAG:
             return Fate(why, explanation)
-        young = next(each for each in self._survey.surveyed if each.base_offset == self._bound.offset)
+        young = self._survey.segments.floor(
+            self._bound.offset
+        )  # the range may end within it, where the dirty part begins
+        assert young is not None
         not_before_ms = young.largest_timestamp_ms + self._config.min_compaction_lag_ms
         return Fate(why, explanation, not_before_ms=min(not_before_ms, MAX_LONG))
 

@@ -131,6 +131,14 @@ def test_times_follow_from_the_options_of_the_topic() -> None:
     assert [each.at_the_latest_ms for each in places_of(log)] == [1_000 + DAY_MS, None]
 
 
+def test_a_young_segment_may_begin_below_the_dirty_part() -> None:
+    log = make_log(min_compaction_lag_ms=DAY_MS)
+    append(log, ("x", "0"), ("a", "1"), ("a", "2"), roll=True)
+    (older, newest) = places_of(log, clean_below=1)
+    assert (older.why, older.not_before_ms) == (Why.MIN_COMPACTION_LAG, 1_000 + DAY_MS)
+    assert newest.why is Why.LIVE
+
+
 def test_records_below_the_log_start_are_still_in_the_file() -> None:
     log = make_log()
     append(log, ("a", "1"), ("b", "1"))
@@ -214,10 +222,12 @@ def test_unknown_files_prevent_a_proof_and_known_ones_are_listed() -> None:
     assert report.verdict is Verdict.GONE
     assert {each.contents for each in report.files} == {Contents.RECORDS, Contents.NO_KEYS}
     files.open(paths.join(log.directory, "copy.bak"), create=True).close()
+    files.open(paths.log_path(log.directory, 7) + paths.TEMPORARY, create=True).close()
     files.make_dir(paths.join(log.directory, "more"))
     report = report_of(log)
     assert report.verdict is Verdict.UNPROVEN
-    assert [each.path.rpartition("/")[2] for each in report.unread] == ["copy.bak", "more"]
+    unread = sorted(each.path.rpartition("/")[2] for each in report.unread)
+    assert unread == ["00000000000000000007.log.tmp", "copy.bak", "more"]
 
 
 # Changes during a search

@@ -198,4 +198,16 @@ def test_options_come_from_the_catalog(
     with_catalog(files, 3, **configs)
     report = searched(files)
     assert report.places[0].why is why and is_right(report)
+
+
+def test_partitions_without_a_log_in_the_sources_prevent_a_proof() -> None:
+    files = disk()
+    append(make_log(files, data_dir="/d"), ("b", "1"))
+    assert searched(files, partitions=[0]).verdict is Verdict.GONE
+    report = searched(files, partitions=[0, 1])
+    assert report.verdict is Verdict.UNPROVEN
+    assert [each.problem for each in report.unread] == ["partitions of the topic that have no log here: 1"]
+    with_catalog(files, 3)
+    report = searched(files)  # a broker of Ottla may have made no directory yet
+    assert report.verdict is Verdict.GONE
     assert any("no log in the sources: 1, 2." in each for each in report.not_seen)
