@@ -18,7 +18,7 @@ from ..topics.options import MAX_LONG
 from .findings import Fate, Findings, Tally
 from .key_matches import Match
 from .log_survey import LogSurvey
-from .places import Why
+from .places import PLACES_MAX, Why
 
 _BOUNDS = {
     BoundBy.ACTIVE_SEGMENT: (
@@ -146,7 +146,11 @@ class RecordFates:
             match.offset >= self._dirtiness.upper_offset,
             match.offset < self._survey.log_start_offset,
         )
-        self._tallies.setdefault((path, match.key, zone), Tally()).add(match)
+        place = path, match.key, zone
+        if place in self._tallies or len(self._tallies) < PLACES_MAX:
+            self._tallies.setdefault(place, Tally()).add(match)
+        else:
+            self._found.add_unlisted(match)
 
     def _fate(self, path: str, name: bytes, zone: _Zone, *, is_value: bool) -> Fate:
         if zone.is_below_start:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from ottla.protocol.compression import Codec
 from ottla.storage.disk import paths
+from ottla.storage.erasure import record_fates
+from ottla.storage.erasure.findings import Fate, Findings, Tally
 from ottla.storage.erasure.log_search import LOOKS_MAX, LogSearch
-from ottla.storage.erasure.places import Contents, KeyReport, Place, Verdict, Why
+from ottla.storage.erasure.places import KEY_BYTES_MAX, Contents, KeyReport, Place, Verdict, Why
 from ottla.storage.erasure.record_fates import LogState
 from ottla.storage.logs.log import Log
 from ottla.storage.steps import to_the_end
@@ -228,6 +232,44 @@ def test_unknown_files_prevent_a_proof_and_known_ones_are_listed() -> None:
     assert report.verdict is Verdict.UNPROVEN
     unread = sorted(each.path.rpartition("/")[2] for each in report.unread)
     assert unread == ["00000000000000000007.log.tmp", "copy.bak", "more"]
+
+
+# Bounds
+
+
+def test_more_places_than_a_report_lists_are_counted_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = make_log()
+    for number in range(5):
+        append(log, ("a", "1"), ("b", None if number % 2 else "2"), roll=True)
+    everything = report_of(log, b"a", b"b")
+    assert everything.are_all_listed and len(everything.places) == 10
+    monkeypatch.setattr(record_fates, "PLACES_MAX", 3)
+    found = report_of(log, b"a", b"b")
+    assert len(found.places) == 3 and not found.are_all_listed
+    assert (found.keys, found.values_found, found.tombstones_found) == (everything.keys, 8, 2)
+
+
+def test_places_of_large_keys_are_listed_up_to_a_number_of_bytes() -> None:
+    key = bytes(KEY_BYTES_MAX // 4)
+
+    def findings(places: int) -> Findings:
+        found = Findings([key])
+        for number in range(places):
+            found.add(f"/{number}", TP, key, Fate(Why.LIVE, ""), Tally(values=1))
+        return found
+
+    def listed(found: Findings) -> tuple[int, int, bool]:
+        report = found.report("t", NOW_MS, [], [])
+        return len(report.places), report.values_found, report.are_all_listed
+
+    assert listed(findings(4)) == (4, 4, True)
+    assert listed(findings(6)) == (4, 6, False)
+    merged = findings(3)
+    merged.merge(findings(2))
+    assert listed(merged) == (3, 5, False)
+    merged = findings(2)
+    merged.merge(findings(2))
+    assert listed(merged) == (4, 4, True)
 
 
 # Changes during a search
