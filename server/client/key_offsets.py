@@ -28,6 +28,11 @@ class KeyOffsets:
     def __len__(self) -> int:
         return self._live
 
+    @property
+    def key_bytes(self) -> int:
+        """Bytes of all keys in memory. Some of them may be deleted; see `drop_deleted`."""
+        return len(self._keys)
+
     def copy(self) -> KeyOffsets:
         """Return a copy, which later changes do not change."""
         made = KeyOffsets()
@@ -67,7 +72,7 @@ class KeyOffsets:
         self._offsets.append(offset)
         self._live += 1
         if 2 * len(self._ends) > len(self._slots):
-            self._rebuild()
+            self.drop_deleted()
 
     def delete(self, key: bytes) -> None:
         """Delete a key, if it has an offset."""
@@ -94,7 +99,7 @@ class KeyOffsets:
             slot = (slot + 1) & mask
         return slot
 
-    def _rebuild(self) -> None:
+    def drop_deleted(self) -> None:
         """Drop the deleted keys, and make room for as many keys again."""
         keys, ends, offsets = bytearray(), array("q"), array("q")
         for key, offset in self.items():

@@ -162,7 +162,8 @@ class _Erasure:
             now_ms = _now_ms() if admin is None else int(admin.call("GET /v1/clock")["now_ms"])
             found = {each.name: each.value for each in cluster.kafka.configs("topic", topic.name)}
             config, _ = LogConfig.from_stored({name: text for name, text in found.items() if text is not None})
-            return self.search_here(config, now_ms)
+            ends = cluster.kafka.offsets(topic.name)
+            return self.search_here(config, now_ms, [partition for partition, each in ends.items() if each.end])
         if admin is not None:
             answer = admin.call("POST /v1/topics/{topic}/find-keys", topic=topic.name, **_fields(self._keys))
             try:
@@ -171,15 +172,24 @@ class _Erasure:
                 raise CommandError(f"{admin.address}: unknown form of report: {error!r}") from error
         return read_keys(cluster, topic, self._keys, _now_ms(), bootstrap_of(self._options), progress.say)
 
-    def search_here(self, config: LogConfig | None, now_ms: int) -> KeyReport:
-        """Search the directories of --data in this process."""
+    def search_here(self, config: LogConfig | None, now_ms: int, partitions: list[int] | None = None) -> KeyReport:
+        """Search the directories of --data in this process; the arguments are those of `Search`."""
         from ...storage.disk.os_files import ReadOnlyFiles
         from ...storage.erasure.search import Search
         from ...storage.steps import to_the_end
 
         pause = partial(threading.Event().wait, SEARCHED_AGAIN_S)
         sources = [os.path.realpath(each.strip()) for each in self._options.data.split(",")]
-        search = Search(ReadOnlyFiles(), sources, self._options.topic, self._keys, now_ms, config=config, pause=pause)
+        search = Search(
+            ReadOnlyFiles(),
+            sources,
+            self._options.topic,
+            self._keys,
+            now_ms,
+            config=config,
+            partitions=partitions,
+            pause=pause,
+        )
         return to_the_end(search.steps())
 
     def _write(self, cluster: ClusterViews, topic: Topic, wanted: Wanted, progress: Progress) -> None:

@@ -62,6 +62,7 @@ async def find_keys(broker: Broker, topic: str, keys: Iterable[bytes]) -> KeyRep
         broker.clock.now_ms(),
         config=logs[0].config,
         states=states,
+        partitions=[log.topic_partition.partition for log in logs if log.log_end_offset],
         pause=partial(threading.Event().wait, PAUSE_S),  # in the thread of the search
     )
     return await search(data_dirs[0], searching.steps())

@@ -25,6 +25,8 @@ from .records import COUNT, COUNT_MAX, READ_BYTES_MAX, RecordList, RecordState, 
 
 KEYS_MAX = 1_000_000
 """Maximum number of live keys that one call keeps in memory: 45 MB for short ones."""
+KEY_BYTES_MAX = 64 << 20
+"""Maximum size of these keys together; until deleted keys are dropped, twice as much is in memory."""
 _Key = Annotated[str, Length(0, 1 << 20)]
 
 
@@ -64,13 +66,12 @@ async def latest_records(
     (log,) = logs_of(broker, topic, [partition])
     start, end = log.log_start_offset, log.last_stable_offset
     try:
-        newest = await search(data_dir_of(log), _newest(log, wanted, prefix))
+        # One more than is shown, to know where to continue.
+        offsets = await search(data_dir_of(log), _offsets(log, wanted, prefix, offset, count + 1))
     except KafkaError as error:
         raise ControlError(Kind.FAILED, error.message) from error
     except OSError as error:
         raise ControlError(Kind.FAILED, f"{log.topic_partition}: {error}") from error
-    # One more than is shown, to know where to continue.
-    offsets = nsmallest(count + 1, (each for _, each in newest.items() if each >= offset))
     found: list[RecordState] = []
     size_bytes, next_offset = 0, end
     for each in offsets:
@@ -82,6 +83,12 @@ async def latest_records(
             found.append(record)
             size_bytes += record.value_bytes
     return RecordList(topic, partition, tuple(found), next_offset, start, end)
+
+
+def _offsets(log: Log, wanted: bytes | None, prefix: bytes, offset: int, count: int) -> Steps[list[int]]:
+    """Return the first `count` offsets of newest records, from `offset` on; in steps."""
+    newest = yield from _newest(log, wanted, prefix)
+    return nsmallest(count, (each for _, each in newest.items() if each >= offset))
 
 
 def _newest(log: Log, wanted: bytes | None, prefix: bytes) -> Steps[KeyOffsets]:
@@ -106,5 +113,13 @@ def _newest(log: Log, wanted: bytes | None, prefix: bytes) -> Steps[KeyOffsets]:
                         f"{log.topic_partition}: too many live keys (limit {KEYS_MAX}); use key_prefix, or"
                         " `ottla consume --latest`",
                     )
+                if newest.key_bytes > 2 * KEY_BYTES_MAX:
+                    newest.drop_deleted()
+                    if newest.key_bytes > KEY_BYTES_MAX:
+                        raise ControlError(
+                            Kind.INVALID,
+                            f"{log.topic_partition}: live keys too large (limit {KEY_BYTES_MAX} bytes together); use"
+                            " key_prefix, or `ottla consume --latest`",
+                        )
             yield
     return newest

@@ -9,6 +9,7 @@ from ..disk.paths import TopicPartition
 from .key_matches import Match
 from .places import (
     FILES_MAX,
+    KEY_BYTES_MAX,
     PLACES_MAX,
     VERSION,
     Contents,
@@ -59,6 +60,8 @@ class Findings:
         self.tombstones = 0
         self._totals = {key: [0, 0] for key in keys}
         self._places: list[Place] = []
+        self._key_bytes = 0
+        """Bytes of the keys of all places."""
         self._files: list[SearchedFile] = []
         self._file_count = self._bytes = self._records = 0
         self._unread: list[Unread] = []
@@ -81,7 +84,8 @@ class Findings:
         total = self._totals[key]
         total[0] += tally.values
         total[1] += tally.tombstones
-        if len(self._places) >= PLACES_MAX:
+        self._key_bytes += len(key)
+        if len(self._places) >= PLACES_MAX or self._key_bytes > KEY_BYTES_MAX:
             self._are_all_listed = False
             return
         text, encoding = key_text(key)
@@ -103,6 +107,13 @@ class Findings:
                 explanation=fate.explanation,
             )
         )
+
+    def add_unlisted(self, match: Match) -> None:
+        """Count a record of a key, in a place that is not listed."""
+        self.values += match.has_value
+        self.tombstones += not match.has_value
+        self._totals[match.key][not match.has_value] += 1
+        self._are_all_listed = False
 
     def add_file(self, path: str, contents: Contents, size_bytes: int, batches: int = 0, records: int = 0) -> None:
         """Add a file that was searched, or need not be."""
@@ -132,7 +143,8 @@ class Findings:
             total = self._totals[key]
             total[0] += values
             total[1] += tombstones
-        room = PLACES_MAX - len(self._places)
+        room = PLACES_MAX - len(self._places) if self._key_bytes + other._key_bytes <= KEY_BYTES_MAX else 0
+        self._key_bytes += other._key_bytes
         self._are_all_listed &= other._are_all_listed and len(other._places) <= room
         self._places += other._places[:room]
         self._file_count += other._file_count - len(other._files)

@@ -212,7 +212,8 @@ class LogSearch:
         """Note a file that is not a log."""
         path = paths.join(self.directory, name)
         final = name.removesuffix(paths.TEMPORARY)
-        if paths.parse_segment_name(final) is not None or final in self._no_keys:
+        segment = paths.parse_segment_name(final)
+        if (segment is not None and segment.kind != paths.LOG) or final in self._no_keys:
             if self._files.exists(path):
                 found.add_file(path, Contents.NO_KEYS, self._files.size(path))
         elif self._files.is_dir(path):

@@ -17,6 +17,8 @@ KEYS_MAX = 10_000
 """Maximum number of keys that a broker, or `ottla erase`, searches for at a time."""
 PLACES_MAX = 10_000
 """Maximum number of places in a report. The records in all others are counted."""
+KEY_BYTES_MAX = 32 << 20
+"""Maximum size of the keys of these places together, as each names its key."""
 FILES_MAX = 100_000
 """Maximum number of files and of keys that a report lists. The rest are counted."""
 

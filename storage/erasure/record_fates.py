@@ -18,7 +18,7 @@ from ..topics.options import MAX_LONG
 from .findings import Fate, Findings, Tally
 from .key_matches import Match
 from .log_survey import LogSurvey
-from .places import Why
+from .places import PLACES_MAX, Why
 
 _BOUNDS = {
     BoundBy.ACTIVE_SEGMENT: (
@@ -146,7 +146,11 @@ class RecordFates:
             match.offset >= self._dirtiness.upper_offset,
             match.offset < self._survey.log_start_offset,
         )
-        self._tallies.setdefault((path, match.key, zone), Tally()).add(match)
+        place = path, match.key, zone
+        if place in self._tallies or len(self._tallies) < PLACES_MAX:
+            self._tallies.setdefault(place, Tally()).add(match)
+        else:
+            self._found.add_unlisted(match)
 
     def _fate(self, path: str, name: bytes, zone: _Zone, *, is_value: bool) -> Fate:
         if zone.is_below_start:
@@ -206,7 +210,10 @@ class RecordFates:
         why, explanation = _BOUNDS[self._bound.by]
         if why is not Why.MIN_COMPACTION_LAG:
             return Fate(why, explanation)
-        young = next(each for each in self._survey.surveyed if each.base_offset == self._bound.offset)
+        young = self._survey.segments.floor(
+            self._bound.offset
+        )  # the range may end within it, where the dirty part begins
+        assert young is not None
         not_before_ms = young.largest_timestamp_ms + self._config.min_compaction_lag_ms
         return Fate(why, explanation, not_before_ms=min(not_before_ms, MAX_LONG))
 

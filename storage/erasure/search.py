@@ -104,6 +104,7 @@ class Search:
         *,
         config: LogConfig | None = None,
         states: Mapping[TopicPartition, LogState] | None = None,
+        partitions: Collection[int] | None = None,
         pause: Callable[[], object] = lambda: None,
     ) -> None:
         """
@@ -112,6 +113,8 @@ class Search:
             now_ms: Time of the broker; delete horizons are compared with it.
             config: Options of the topic; None: those of the catalog in the sources.
             states: What a running broker knows of its logs; without it the checkpoints decide.
+            partitions: Numbers of the partitions that have had records: without their logs nothing is proven. None: all of the
+                catalog if that is Apache Kafka's. A broker of Ottla makes a directory with the first record.
             pause: Called before something is searched again because it has changed.
         """
         self._files = files
@@ -121,6 +124,7 @@ class Search:
         self._now_ms = now_ms
         self._config = config
         self._states = states or {}
+        self._required = partitions
         self._pause = pause
         self._catalog: CatalogState | None = None
         self._node_id: int | None = None
@@ -164,6 +168,10 @@ class Search:
             found.add_unread(", ".join(self._sources), "directories were moved or deleted during each search")
         if not self._states and not found.is_anything_searched:
             found.add_unread(", ".join(self._sources), f"no log of topic {self._topic} found")
+        if missing := self._without_log(before, self._required):
+            found.add_unread(
+                ", ".join(self._sources), f"partitions of the topic that have no log here: {_some(missing)}"
+            )
         return found.report(self._topic, self._now_ms, self._sources, self._not_seen(before))
 
     def _searches(self, partitions: Sequence[SearchedPartition]) -> list[LogSearch]:
@@ -292,6 +300,8 @@ class Search:
                 self._catalog = catalog.state
             else:
                 self._catalog = read_cluster_metadata(self._files, data_dir, cluster_id="")
+                if self._required is None and self._catalog is not None and self._topic in self._catalog.topics:
+                    self._required = range(len(self._catalog.topics[self._topic].partitions))
             identity = read_meta_properties(self._files, data_dir)
         except (DataDirectoryError, CorruptCheckpointError) as error:
             self._problem = f"{error}"
@@ -317,11 +327,15 @@ class Search:
         if self._unknown:
             yield f"Directories in the data directories that are not a broker's: {_some(self._unknown)}."
         entry = None if self._catalog is None else self._catalog.topics.get(self._topic)
-        if entry is not None:
-            here = {each.of.partition for each in partitions if each.fate is None}
-            missing = [str(number) for number in range(len(entry.partitions)) if number not in here]
-            if missing:
-                yield f"Partitions of the topic that have no log in the sources: {_some(missing)}."
+        numbers = range(len(entry.partitions)) if entry is not None and self._required is None else ()
+        if missing := self._without_log(partitions, numbers):
+            yield f"Partitions of the topic that have no log in the sources: {_some(missing)}."
+
+    @staticmethod
+    def _without_log(partitions: Iterable[SearchedPartition], numbers: Iterable[int] | None) -> list[str]:
+        """Return those of the numbers that are of no log in the sources, e.g. as other brokers have them."""
+        here = {each.of.partition for each in partitions if each.fate is None}
+        return [str(number) for number in numbers or () if number not in here]
 
 
 def _some(names: Collection[str]) -> str:

@@ -139,6 +139,16 @@ def test_a_snapshot_is_searched_without_a_broker(broker: ottla.Broker, tmp_path:
     assert reasons(found) == {"snapshot"}
 
 
+def test_directories_without_the_log_of_the_topic_prove_nothing(broker: ottla.Broker, tmp_path: Path) -> None:
+    broker.snapshot(tmp_path / "snap")
+    broker.produce("t", "later", key="20")
+    found = answer(f"erase t 20 --data {tmp_path}/snap", 1)
+    assert found["report"]["verdict"] == "unproven" and found["tombstones_written"] == 0
+    assert [each["problem"] for each in found["report"]["unread"]] == [
+        "partitions of the topic that have no log here: 0, 1"
+    ]
+
+
 def test_a_listener_of_another_cluster_is_not_used(broker: ottla.Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     with ottla.Broker(admin=0) as other:
         done = ran(f"erase t 17 --admin {other.admin}")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterator
+from heapq import nsmallest
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -103,3 +105,33 @@ def test_too_many_keys_are_refused(broker: ottla.Broker, monkeypatch: pytest.Mon
     status, answer = asked(broker)
     assert status == 422 and "too many live keys (limit 3)" in answer["error"]
     assert len(asked(broker, key_prefix="k1")[1]["records"]) == 1
+
+
+def test_keys_that_are_too_large_are_refused_and_deleted_ones_do_not_count(
+    broker: ottla.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(latest, "KEY_BYTES_MAX", 1_000)
+    for number in range(50):
+        pairs = [("v", f"{number:0500}"), (None, f"{number:0500}")]
+        broker.produce_all("t", [ottla.NewRecord(value, key, partition=0) for value, key in pairs])
+    broker.produce("t", "v", key="k", partition=0)
+    assert [each["key"] for each in asked(broker)[1]["records"]] == ["k"]
+    for number in range(5):
+        broker.produce("t", "v", key=f"{number:0500}", partition=0)
+    status, answer = asked(broker)
+    assert status == 422 and "live keys too large (limit 1000 bytes together)" in answer["error"]
+    assert len(asked(broker, key_prefix="k")[1]["records"]) == 1
+
+
+def test_the_keys_are_sorted_in_a_thread(broker: ottla.Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million of them take half a second."""
+    seen: list[threading.Thread] = []
+
+    def noting(*arguments: Any) -> list[int]:
+        seen.append(threading.current_thread())
+        return nsmallest(*arguments)
+
+    monkeypatch.setattr(latest, "nsmallest", noting)
+    broker.produce("t", "v", key="k", partition=0)
+    assert len(asked(broker)[1]["records"]) == 1
+    assert [each.name.startswith("Trio thread") for each in seen] == [True]

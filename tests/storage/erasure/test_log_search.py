@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from ottla.protocol.compression import Codec
 from ottla.storage.disk import paths
+from ottla.storage.erasure import record_fates
+from ottla.storage.erasure.findings import Fate, Findings, Tally
 from ottla.storage.erasure.log_search import LOOKS_MAX, LogSearch
-from ottla.storage.erasure.places import Contents, KeyReport, Place, Verdict, Why
+from ottla.storage.erasure.places import KEY_BYTES_MAX, Contents, KeyReport, Place, Verdict, Why
 from ottla.storage.erasure.record_fates import LogState
 from ottla.storage.logs.log import Log
 from ottla.storage.steps import to_the_end
@@ -131,6 +135,14 @@ def test_times_follow_from_the_options_of_the_topic() -> None:
     assert [each.at_the_latest_ms for each in places_of(log)] == [1_000 + DAY_MS, None]
 
 
+def test_a_young_segment_may_begin_below_the_dirty_part() -> None:
+    log = make_log(min_compaction_lag_ms=DAY_MS)
+    append(log, ("x", "0"), ("a", "1"), ("a", "2"), roll=True)
+    (older, newest) = places_of(log, clean_below=1)
+    assert (older.why, older.not_before_ms) == (Why.MIN_COMPACTION_LAG, 1_000 + DAY_MS)
+    assert newest.why is Why.LIVE
+
+
 def test_records_below_the_log_start_are_still_in_the_file() -> None:
     log = make_log()
     append(log, ("a", "1"), ("b", "1"))
@@ -214,10 +226,50 @@ def test_unknown_files_prevent_a_proof_and_known_ones_are_listed() -> None:
     assert report.verdict is Verdict.GONE
     assert {each.contents for each in report.files} == {Contents.RECORDS, Contents.NO_KEYS}
     files.open(paths.join(log.directory, "copy.bak"), create=True).close()
+    files.open(paths.log_path(log.directory, 7) + paths.TEMPORARY, create=True).close()
     files.make_dir(paths.join(log.directory, "more"))
     report = report_of(log)
     assert report.verdict is Verdict.UNPROVEN
-    assert [each.path.rpartition("/")[2] for each in report.unread] == ["copy.bak", "more"]
+    unread = sorted(each.path.rpartition("/")[2] for each in report.unread)
+    assert unread == ["00000000000000000007.log.tmp", "copy.bak", "more"]
+
+
+# Bounds
+
+
+def test_more_places_than_a_report_lists_are_counted_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = make_log()
+    for number in range(5):
+        append(log, ("a", "1"), ("b", None if number % 2 else "2"), roll=True)
+    everything = report_of(log, b"a", b"b")
+    assert everything.are_all_listed and len(everything.places) == 10
+    monkeypatch.setattr(record_fates, "PLACES_MAX", 3)
+    found = report_of(log, b"a", b"b")
+    assert len(found.places) == 3 and not found.are_all_listed
+    assert (found.keys, found.values_found, found.tombstones_found) == (everything.keys, 8, 2)
+
+
+def test_places_of_large_keys_are_listed_up_to_a_number_of_bytes() -> None:
+    key = bytes(KEY_BYTES_MAX // 4)
+
+    def findings(places: int) -> Findings:
+        found = Findings([key])
+        for number in range(places):
+            found.add(f"/{number}", TP, key, Fate(Why.LIVE, ""), Tally(values=1))
+        return found
+
+    def listed(found: Findings) -> tuple[int, int, bool]:
+        report = found.report("t", NOW_MS, [], [])
+        return len(report.places), report.values_found, report.are_all_listed
+
+    assert listed(findings(4)) == (4, 4, True)
+    assert listed(findings(6)) == (4, 6, False)
+    merged = findings(3)
+    merged.merge(findings(2))
+    assert listed(merged) == (3, 5, False)
+    merged = findings(2)
+    merged.merge(findings(2))
+    assert listed(merged) == (4, 4, True)
 
 
 # Changes during a search

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from ottla.protocol.messages.cluster_metadata import PartitionRecord, TopicRecord
 from ottla.storage.data_dirs import snapshots
 from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import MetaProperties, OffsetCheckpoint, write_meta_properties
@@ -18,6 +19,7 @@ from ottla.storage.topics.catalog_file import CatalogState, PartitionEntry, Topi
 from support.disk.crash_files import CrashFiles
 from support.logs.batches import batch
 from support.logs.make_log import append, make_log
+from support.logs.metadata_log import log_of
 from support.noted import each_case
 
 ID = "0" * 32
@@ -198,4 +200,30 @@ def test_options_come_from_the_catalog(
     with_catalog(files, 3, **configs)
     report = searched(files)
     assert report.places[0].why is why and is_right(report)
+
+
+def test_partitions_without_a_log_in_the_sources_prevent_a_proof() -> None:
+    files = disk()
+    append(make_log(files, data_dir="/d"), ("b", "1"))
+    assert searched(files, partitions=[0]).verdict is Verdict.GONE
+    report = searched(files, partitions=[0, 1])
+    assert report.verdict is Verdict.UNPROVEN
+    assert [each.problem for each in report.unread] == ["partitions of the topic that have no log here: 1"]
+    with_catalog(files, 3)
+    report = searched(files)  # a broker of Ottla may have made no directory yet
+    assert report.verdict is Verdict.GONE
     assert any("no log in the sources: 1, 2." in each for each in report.not_seen)
+
+
+def test_apache_kafka_makes_a_directory_for_each_partition() -> None:
+    files = disk()
+    append(make_log(files, data_dir="/d"), ("b", "1"))
+    partitions = [
+        PartitionRecord(topic_id=bytes([1] * 16), partition_id=number, replicas=(0,), isr=(0,), leader=0)
+        for number in range(2)
+    ]
+    write(files, f"/d/__cluster_metadata-0/{LOG}", log_of(TopicRecord(name="t", topic_id=bytes([1] * 16)), *partitions))
+    report = searched(files)
+    assert report.verdict is Verdict.UNPROVEN
+    assert [each.problem for each in report.unread] == ["partitions of the topic that have no log here: 1"]
+    assert searched(files, partitions=[0]).verdict is Verdict.GONE
