@@ -318,6 +318,10 @@ WITH_STORED_TIMES = {
     "server/page/views/faults.py view": "to the step that the page shows",
     "server/control/clock.py _check": "what a caller wants the clock to say",
     "server/control/clock.py set_to": "what a caller wants the clock to say",
+    "server/commands/erase.py _waited": "when a record is gone at the latest, as a report has it",
+    "storage/erasure/log_search.py _dated": "timestamps of records",
+    "storage/erasure/record_fates.py _superseded": "timestamps of records",
+    "storage/erasure/record_fates.py _tombstone": "delete horizons",
     "storage/cleaning/dirtiness.py is_any_reached": "delete horizons",
     "storage/filter/clean_rules.py __init__": "delete horizons",
     "storage/filter/clean_rules.py _take_control": "delete horizons",
@@ -377,6 +381,7 @@ def test_no_code_reads_time_except_the_clock(floor: str) -> None:
         "server/client/kafka.py",
         "server/client/nodes.py",
         "server/client/table.py",
+        "server/commands/erase.py",
         "server/commands/kafka/empty.py",
         "server/registry/decoding/cluster_schemas.py",
     }
@@ -386,12 +391,14 @@ def test_no_code_reads_time_except_the_clock(floor: str) -> None:
         "server/cleaning/advice.py",
         "server/embedded/clock.py",
         "server/page/section.py",
+        "storage/erasure/report_page.py",
         "protocol/schemas/avro_logical.py",  # dates in records
         "server/embedded/faults.py",  # a duration of Python
         "server/security/tls/dev_certificates.py",  # the dates of certificates, counted from the given time
     }
     tell = {"server/runtime/log_rate_limit.py"}  # lines per second, for a reader of the log
     keep_threads = {
+        "server/runtime/threads.py",
         "server/runtime/time_slices.py",
         "server/partitions/searches.py",
         "server/control/pictures.py",
