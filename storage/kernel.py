@@ -108,7 +108,7 @@ ENTRY_MAX = cython.declare(i64, 0x7FFFFFFF)  # largest relative offset and posit
 OFFSET_LIMIT = cython.declare(i64, 1 << 62)
 BLOCK = cython.declare(i64, 64)
 
-# ErrorMessageBudget why a call returned.
+# Reasons why a call returned.
 DONE = cython.declare(cython.int, 0)
 COMPRESSED = cython.declare(cython.int, 1)
 CONTROL = cython.declare(cython.int, 2)

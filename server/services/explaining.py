@@ -29,7 +29,7 @@ from .context import Services
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionExplanation:
-    """ErrorMessageBudget why one partition is or is not eligible for the cleaner. Times in ms since 1970 by the broker's clock."""
+    """Reasons why one partition is or is not eligible for the cleaner. Times in ms since 1970 by the broker's clock."""
 
     topic: str
     partition: int

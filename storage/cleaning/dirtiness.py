@@ -131,7 +131,7 @@ def first_dirty_offset(log: Measurable, checkpoint: int | None) -> tuple[int, bo
 
 
 class BoundBy(StrEnum):
-    """ErrorMessageBudget why the cleanable part of a log ends where it does."""
+    """Reasons why the cleanable part of a log ends where it does."""
 
     ACTIVE_SEGMENT = "active_segment"
     OPEN_TRANSACTION = "open_transaction"

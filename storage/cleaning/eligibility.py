@@ -62,7 +62,7 @@ _MAY_CHANGE = (
     BlockedReason.MIN_COMPACTION_LAG,
     BlockedReason.BELOW_MIN_RATIO,
 )
-"""ErrorMessageBudget that may end by time or by another operation, without a change of the cleaner."""
+"""Reasons that may end by time or by another operation, without a change of the cleaner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -125,7 +125,7 @@ REASONS = (
     (("offsets.topic.compression.",), "offsets are written uncompressed, which is the default"),
     (("cordoned.",), "log directories are not cordoned by this option"),
 )
-"""ErrorMessageBudget why options have no effect here, by prefixes of their names; the first match wins."""
+"""Reasons why options have no effect here, by prefixes of their names; the first match wins."""
 
 
 def reason_of(name: str) -> str:
