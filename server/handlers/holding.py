@@ -64,9 +64,10 @@ def held(
     last_s, now_s = client.heartbeat_s, trio.current_time()
     client.heartbeat_s = now_s
     is_known = _is_known(software[0]) if software else (request.client_id or "").startswith(CLIENT_IDS)
+    if last_s is None or not is_known:
+        return answer
     if not interval_ms:
         ctx.services.waits.end_for(request.client_id or "", client.client_host)
-    if last_s is None or not interval_ms or not is_known:
         return answer
     if quiet is None:
         quiet = groups.coordinator.quiet(request.body.group_id, request.body.member_id)
