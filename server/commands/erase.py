@@ -7,14 +7,12 @@ import base64
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from itertools import accumulate, repeat
 from operator import mul
 from typing import TYPE_CHECKING
 
-from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.erasure.key_lines import ENCODINGS
 from ...storage.erasure.places import KeyReport, Place, Verdict, Why, key_bytes
 from ..client.values import NewRecord, Topic, partition_of
@@ -25,7 +23,7 @@ from .frame.parser import Command, Parser
 from .frame.printing import folded, show, show_json, terminal_width, visible
 from .frame.terminal import Progress
 from .frame.times import time_text
-from .kafka.asking import ClusterViews, connected
+from .kafka.asking import ClusterViews, connected, naming_rights
 from .kafka.given_keys import given_keys
 from .kafka.read_keys import read_keys
 
@@ -64,6 +62,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 TICK_S = 1.0
 """Interval at which a broker of Ottla removes files that are due."""
 _POLICY = "cleanup.policy"
+_NEEDED = "not authorized for topic {}: erasing needs READ, WRITE and DESCRIBE_CONFIGS on the topic, --prove only READ"
 _BY_THEMSELVES = frozenset({Why.DELETED_FILE, Why.DELETED_PARTITION, Why.CLEANED_FILE, Why.SWAP_FILE})
 """Reasons that end without another action."""
 _IN_NO_LOG = _BY_THEMSELVES | {Why.FUTURE_PARTITION, Why.STRAY_PARTITION, Why.NEXT_CONTENT, Why.STAGED, Why.SNAPSHOT}
@@ -85,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
         report = erasure.search_here(None, _now_ms())
     else:
         try:
-            with connected(options) as cluster, _naming_rights(options.topic):
+            with connected(options) as cluster, naming_rights(_NEEDED.format(options.topic)):
                 report = erasure.run(cluster)
         except CommandError as error:
             if not erasure.tombstones:
@@ -303,18 +302,6 @@ def _check(cluster: ClusterViews, topic: Topic) -> None:
             f"topic {topic.name} is not compacted: {_POLICY} is {policy}, so tombstones remove nothing; --prove shows where the"
             " keys are, and when retention deletes them"
         )
-
-
-@contextmanager
-def _naming_rights(topic: str) -> Iterator[None]:
-    try:
-        yield
-    except KafkaError as error:
-        if error.code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            raise
-        raise CommandError(
-            f"not authorized for topic {topic}: erasing needs READ, WRITE and DESCRIBE_CONFIGS on the topic, --prove only READ"
-        ) from error
 
 
 # Output

@@ -6,6 +6,7 @@ A record's fate follows from the next newer record of its key, from its transact
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from ...protocol.records import RecordBatch
@@ -98,6 +99,7 @@ class RecordFates:
         is_usable = clean_below is not None and start <= clean_below <= survey.log_end_offset
         self._dirty_from = clean_below if clean_below is not None and is_usable else start
         self._bound, self._dirtiness = survey.measure(self._dirty_from, now_ms)
+        self._by_path = {each.path: each for each in survey.surveyed}
         self._keys: dict[bytes, _Key] = {}
         self._tallies: dict[tuple[str, bytes, _Zone], Tally] = {}
 
@@ -221,8 +223,7 @@ class RecordFates:
         config, found = self._config, self._dirtiness
         if found.is_due_under(config):
             return Fate(why, f"{reason}: the next round of the cleaner removes it")
-        latest_ms = None
-        oldest_ms = to_the_end(oldest_dirty_ms_in_pieces(self._survey, self._dirty_from))
+        latest_ms, oldest_ms = None, self._oldest_dirty_ms
         if oldest_ms is not None and config.max_compaction_lag_ms < MAX_LONG - oldest_ms:
             latest_ms = oldest_ms + config.max_compaction_lag_ms
         return Fate(
@@ -232,6 +233,11 @@ class RecordFates:
             " or by `ottla compact --force`",
             at_the_latest_ms=latest_ms,
         )
+
+    @cached_property
+    def _oldest_dirty_ms(self) -> int | None:
+        """Timestamp of the oldest dirty record; None if nothing is dirty."""
+        return to_the_end(oldest_dirty_ms_in_pieces(self._survey, self._dirty_from))
 
     def _retained(self, path: str) -> Fate:
         policy = ",".join(self._config.cleanup_policy) or "none"
@@ -244,8 +250,7 @@ class RecordFates:
 
     def _retained_until_ms(self, path: str) -> int | None:
         """Return when retention deletes a segment by its age; None if it does not, or if the segment must roll first."""
-        config, surveyed = self._config, self._survey.surveyed
-        segment = next(each for each in surveyed if each.path == path)
-        if not config.is_delete or config.retention_ms < 0 or segment is surveyed[-1]:
+        config, segment = self._config, self._by_path[path]
+        if not config.is_delete or config.retention_ms < 0 or segment is self._survey.surveyed[-1]:
             return None
         return min(segment.largest_timestamp_ms + config.retention_ms, MAX_LONG)

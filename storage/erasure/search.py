@@ -22,7 +22,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from ..disk import paths
-from ..disk.checkpoints import CorruptCheckpointError, OffsetCheckpoint, read_meta_properties, read_text
+from ..disk.checkpoints import CorruptCheckpointError, OffsetCheckpoint, read_meta_properties, read_text, uuid_text
 from ..disk.files import Files
 from ..disk.health import DataDirectoryError
 from ..disk.paths import MovingDir, TopicPartition
@@ -128,6 +128,9 @@ class Search:
         self._pause = pause
         self._catalog: CatalogState | None = None
         self._node_id: int | None = None
+        self._directory_ids: set[str] = set()
+        self._catalog_ids: set[str] = set()
+        """IDs of the data directories that have the catalogs of the sources."""
         self._problem = "no catalog in the sources has it"
         self._unknown: dict[str, None] = {}
         """Directories in data directories that are not a broker's, in order."""
@@ -172,7 +175,20 @@ class Search:
             found.add_unread(
                 ", ".join(self._sources), f"partitions of the topic that have no log here: {_some(missing)}"
             )
+        if absent := self._absent_directories():
+            found.add_unread(
+                ", ".join(self._sources),
+                f"data directories of the same broker that are not in the sources: {_some(absent)}",
+            )
         return found.report(self._topic, self._now_ms, self._sources, self._not_seen(before))
+
+    def _absent_directories(self) -> list[str]:
+        """Return the broker's data directories that are not in the sources, by their paths or, without its catalog, by ID."""
+        known = {} if self._catalog is None else self._catalog.directories or {}
+        wanted = dict.fromkeys(self._catalog_ids) | dict(known)
+        return [
+            path or directory_id for directory_id, path in wanted.items() if directory_id not in self._directory_ids
+        ]
 
     def _searches(self, partitions: Sequence[SearchedPartition]) -> list[LogSearch]:
         checkpoints: dict[tuple[str, str], Mapping[TopicPartition, int]] = {}
@@ -292,9 +308,14 @@ class Search:
     # Options
 
     def _read_catalog(self, data_dir: str) -> None:
-        if self._catalog is not None:
-            return
         try:
+            identity = read_meta_properties(self._files, data_dir)
+            if identity is not None and identity.directory_id is not None:
+                self._directory_ids.add(uuid_text(identity.directory_id))
+            if identity is not None and identity.catalog_id is not None:
+                self._catalog_ids.add(uuid_text(identity.catalog_id))
+            if self._catalog is not None:
+                return
             catalog = Catalog.load(self._files, data_dir)
             if catalog is not None:
                 self._catalog = catalog.state
@@ -302,7 +323,6 @@ class Search:
                 self._catalog = read_cluster_metadata(self._files, data_dir, cluster_id="")
                 if self._required is None and self._catalog is not None and self._topic in self._catalog.topics:
                     self._required = range(len(self._catalog.topics[self._topic].partitions))
-            identity = read_meta_properties(self._files, data_dir)
         except (DataDirectoryError, CorruptCheckpointError) as error:
             self._problem = f"{error}"
             return

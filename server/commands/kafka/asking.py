@@ -28,6 +28,17 @@ CLIENT_ID = "ottla-cli"
 TIMEOUT_MS = 10_000
 
 
+@contextmanager
+def naming_rights(refusal: str) -> Iterator[None]:
+    """Raise CommandError with `refusal`, which names the rights, if the block is not authorized for a topic."""
+    try:
+        yield
+    except KafkaError as error:
+        if error.code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            raise
+        raise CommandError(refusal) from error
+
+
 class ClusterViews(NamedTuple):
     """Two clients of one cluster."""
 

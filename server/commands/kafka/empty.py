@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
 
 from ....protocol.errors import ErrorCode, KafkaError
@@ -23,7 +23,7 @@ from ..frame.errors import CommandError
 from ..frame.options import bootstrap_option, json_option
 from ..frame.parser import Command, Parser
 from ..frame.printing import show_json, show_table
-from .asking import TIMEOUT_MS, ClusterViews, connected
+from .asking import TIMEOUT_MS, ClusterViews, connected, naming_rights
 
 NOTES = """\
 Deletes the records that the topic has when the command starts. Offsets continue, and records that arrive later stay. Consumers that
@@ -152,18 +152,11 @@ def policy_aside(cluster: ClusterViews, topic: str, options: argparse.Namespace)
                 raise CommandError(f"options of topic {topic} were not restored: {error}; run: {how}") from error
 
 
-@contextmanager
-def _allowed(topic: str) -> Iterator[None]:
-    """Name the rights that are missing if the block is not authorized."""
-    try:
-        yield
-    except KafkaError as error:
-        if error.code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            raise
-        raise CommandError(
-            f"not authorized to put cleanup.policy of topic {topic} aside: DESCRIBE_CONFIGS and ALTER_CONFIGS on the topic"
-            " are needed; --tombstones needs READ and WRITE instead"
-        ) from error
+def _allowed(topic: str) -> AbstractContextManager[None]:
+    return naming_rights(
+        f"not authorized to put cleanup.policy of topic {topic} aside: DESCRIBE_CONFIGS and ALTER_CONFIGS on the topic"
+        " are needed; --tombstones needs READ and WRITE instead"
+    )
 
 
 def _restoring(topic: str, before: Mapping[str, str | None], options: argparse.Namespace) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from ottla.protocol.messages.cluster_metadata import PartitionRecord, TopicRecord
 from ottla.storage.data_dirs import snapshots
 from ottla.storage.disk import paths
-from ottla.storage.disk.checkpoints import MetaProperties, OffsetCheckpoint, write_meta_properties
+from ottla.storage.disk.checkpoints import MetaProperties, OffsetCheckpoint, uuid_text, write_meta_properties
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.erasure.places import KeyReport, Verdict, Why
 from ottla.storage.erasure.search import Search
@@ -213,6 +213,25 @@ def test_partitions_without_a_log_in_the_sources_prevent_a_proof() -> None:
     report = searched(files)  # a broker of Ottla may have made no directory yet
     assert report.verdict is Verdict.GONE
     assert any("no log in the sources: 1, 2." in each for each in report.not_seen)
+
+
+def test_a_data_directory_of_the_broker_that_is_not_searched_prevents_a_proof() -> None:
+    files = disk("/d", "/e")
+    for data_dir in ("/d", "/e"):
+        append(make_log(files, tp=TopicPartition("t", int(data_dir == "/e")), data_dir=data_dir), ("b", "1"))
+    for number, data_dir in enumerate(("/d", "/e")):
+        identity = MetaProperties("c", 7, directory_id=bytes([number]) * 16, catalog_id=bytes([0]) * 16)
+        write_meta_properties(files, data_dir, identity)
+    with_catalog(files, 2)
+    catalog = Catalog.load(files, "/d")
+    assert catalog is not None
+    catalog.set_directories({uuid_text(bytes([number]) * 16): path for number, path in enumerate(("/d", "/e"))})
+    assert searched(files, "/d", "/e").verdict is Verdict.GONE
+    for source, absent in (("/d", "/e"), ("/e", uuid_text(bytes(16)))):
+        report = searched(files, source)
+        assert report.verdict is Verdict.UNPROVEN
+        problem = f"data directories of the same broker that are not in the sources: {absent}"
+        assert [each.problem for each in report.unread] == [problem]
 
 
 def test_apache_kafka_makes_a_directory_for_each_partition() -> None:
