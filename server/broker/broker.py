@@ -172,7 +172,7 @@ class Broker:
         appends = Appends(logs.logs, topics, waits, clock, self.tasks, cluster.watchers)
         moves = LogMoves(logs, cleaning, waits, config, clock, self.tasks)
         partition_logs = PartitionLogs(logs, moves, cleaning, appends.flusher, clock, catalog.data_dir)
-        topic_admin = TopicAdmin(cluster, config, partition_logs, self.collector, rng)
+        topic_admin = TopicAdmin(cluster, config, partition_logs, self.collector, self.tasks, rng)
         producer_ids = ProducerIds(catalog)
         deps = CoordinatorDeps(
             clock, config, self.nodes, topics, logs, appends, topic_admin.ensure_internal, topic_admin.create_by_default

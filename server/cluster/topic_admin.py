@@ -26,6 +26,7 @@ from ...storage.topics.catalog_file import PartitionEntry, TopicEntry
 from ..config.live_config import LiveConfig
 from ..partitions.topics import Topic, flat
 from ..runtime.gc_policy import GcPolicy
+from ..runtime.nursery import Tasks
 from ..runtime.time_slices import TimeSlice
 from .cluster import Cluster
 from .leadership import first_leadership
@@ -70,15 +71,19 @@ class TopicAdmin:
         live_config: LiveConfig,
         partition_logs: PartitionLogs,
         collector: GcPolicy,
+        tasks: Tasks,
         rng: random.Random,
     ) -> None:
         self._cluster = cluster
         self._live_config = live_config
         self._logs = partition_logs
         self._collector = collector
+        self._tasks = tasks
         self._rng = rng
         self._waiting: dict[_Creation, None] = {}
         """Creations that have not started."""
+        self.coming: set[str] = set()
+        """Names of topics of creations that have not ended."""
         self.planner = Planner(cluster.nodes, cluster.topics, live_config, rng)
 
     async def create(self, plan: TopicPlan, *, fill: Fill | None = None) -> Topic:
@@ -103,13 +108,10 @@ class TopicAdmin:
         `Planner.plan` and `create`."""
         return await self.create(self.planner.plan(name, configs=configs))
 
-    async def create_all(self, plans: Sequence[TopicPlan], *, hidden_s: float = 0) -> list[Topic | KafkaError]:
+    async def create_all(self, plans: Sequence[TopicPlan]) -> list[Topic | KafkaError]:
         """Create the topics of `plans`: in the catalog, on disk, then for every node.
 
         They are one write of the catalog, together with the topics of other requests that wait.
-
-        Args:
-            hidden_s: Time in seconds for which Metadata does not show them.
 
         Returns:
             Each topic, or its error: TOPIC_ALREADY_EXISTS (another request has created it before), or INVALID_TOPIC_EXCEPTION
@@ -120,15 +122,40 @@ class TopicAdmin:
         """
         if not plans:
             return []
-        creation = _Creation(plans, hidden_s)
+        creation = self._begin(_Creation(plans))
+        await self._run(creation)
+        return creation.outcome()
+
+    async def create_soon(self, plans: Sequence[TopicPlan], *, hidden_s: float) -> None:
+        """Begin what `create_all` does, for a caller that needs no result.
+
+        Waits for it only if more than GATHERED_MAX creations wait: clients must not ask faster than the disk writes.
+
+        Args:
+            hidden_s: Time in seconds for which Metadata does not show the topics.
+        """
+        if not plans:
+            return
+        creation = self._begin(_Creation(plans, hidden_s))
+        if len(self._waiting) > GATHERED_MAX:
+            await self._run(creation)
+        else:
+            self._tasks.start_soon(self._run, creation)
+
+    def _begin(self, creation: _Creation) -> _Creation:
         self._waiting[creation] = None
+        self.coming.update(plan.name for plan in creation.plans)
+        return creation
+
+    async def _run(self, creation: _Creation) -> None:
+        """Create the topics of a waiting creation, and of others that wait, unless another task has done it."""
         try:
             async with self._cluster.change_lock:
                 if creation in self._waiting:
                     await self._create_gathered(self._gather(creation))
         finally:
             self._waiting.pop(creation, None)
-        return creation.outcome()
+            self.coming.difference_update(plan.name for plan in creation.plans)
 
     def new_id(self) -> bytes:
         """Return the id for a new topic."""

@@ -3,9 +3,9 @@
 Behaviour
 - Returns topics by name, by id (from version 12, where a name in addition to it is ignored), or all (null; in version 0 an
   empty list). A topic that is named twice is returned once.
-- A missing topic that may be created (`auto.create.topics.enable` and the request allows it) is created, and the answer is
-  UNKNOWN_TOPIC_OR_PARTITION, as in Apache Kafka: the client asks again and finds it. Only Metadata hides the topic for
-  HIDDEN_S: clients that wait for a new topic compare two responses, and both must lack it.
+- A missing topic that may be created (`auto.create.topics.enable` and the request allows it) is created after the answer,
+  which is UNKNOWN_TOPIC_OR_PARTITION, as in Apache Kafka: the client asks again and finds it. Only Metadata hides the topic
+  for HIDDEN_S: clients that wait for a new topic compare two responses, and both must lack it.
 - After a restart or reset, a topic that is missing since is not created for clients of the former run at first
   (`services/former_run`).
 - Topics that the client may not describe are left out of "all"; if one is named, the response does not reveal whether it
@@ -131,7 +131,7 @@ async def _topics(ctx: Context, request: Request, everything: bool) -> list[Meta
             key = _key(row, request.version)
             if key not in found:
                 found[key] = await _describe_topic(ctx, key, live, request.version, creating, operations, time_slice)
-        await creating.create()
+        await services.topic_admin.create_soon(creating.plans, hidden_s=HIDDEN_S)
         async for key, answer in time_slice.each(found.items()):
             topics.append(creating.answer(str(key), operations) if answer is None else answer)
     return topics
@@ -232,12 +232,12 @@ class _Creating:
         self._mutations = ctx.mutations
         self._is_allowed = is_allowed and ctx.services.config.current.auto_create_topics_enable
         self._partitions_left = PARTITIONS_MAX
-        self._plans: list[TopicPlan] = []
+        self.plans: list[TopicPlan] = []
         self._codes: dict[str, ErrorCode] = {}
         """Errors by topic, other than UNKNOWN_TOPIC_OR_PARTITION."""
 
     async def plan_creation(self, name: str) -> None:
-        """Plan a topic that is missing, not only hidden, for `create`, if that is allowed."""
+        """Add a topic to `plans`, if it is missing, not only hidden or about to be created, and if that is allowed."""
         services = self._services
         if self._is_allowed and not self._may_create(name):
             self._codes[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -249,34 +249,21 @@ class _Creating:
             elif (
                 self._is_allowed
                 and services.topics.get(name) is None
+                and name not in services.topic_admin.coming
                 and not services.former_run.withholds(name, self._ctx.client, trio.current_time())
                 and self._partitions_left >= services.config.current.num_partitions
             ):
                 self._partitions_left -= services.config.current.num_partitions
                 if self._mutations is not None:
                     self._mutations.record(services.config.current.num_partitions)
-                self._plans.append(services.topic_admin.planner.plan(name))
+                self.plans.append(services.topic_admin.planner.plan(name))
         except KafkaError as error:
-            self._note(name, error)
-
-    async def create(self) -> None:
-        """Create the planned topics, all in one write."""
-        try:
-            made = await self._services.topic_admin.create_all(self._plans, hidden_s=HIDDEN_S)
-        except KafkaError as error:
-            made = [error] * len(self._plans)
-        for plan, each in zip(self._plans, made, strict=True):
-            if isinstance(each, KafkaError):
-                self._note(plan.name, each)
-
-    def _note(self, name: str, error: KafkaError) -> None:
-        is_faster = error.code is ErrorCode.TOPIC_ALREADY_EXISTS and self._services.topics.get(name) is not None
-        # If a quota is exceeded, the client asks again until the topic may be created.
-        if not is_faster and error.code is not ErrorCode.THROTTLING_QUOTA_EXCEEDED:
-            self._codes[name] = error.code
+            # If a quota is exceeded, the client asks again until the topic may be created.
+            if error.code is not ErrorCode.THROTTLING_QUOTA_EXCEEDED:
+                self._codes[name] = error.code
 
     def answer(self, name: str, operations: Operations) -> MetadataResponseTopic:
-        """Make the answer for a topic that was missing, after all are created."""
+        """Make the answer for a topic that was missing, after all are planned."""
         code = self._codes.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             return _refused(name, ZERO_UUID)

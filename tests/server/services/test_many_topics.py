@@ -246,6 +246,44 @@ def test_a_topic_deleted_earlier_does_not_block_the_other_deletions() -> None:
     run(work)
 
 
+def test_creations_without_a_wait_share_writes_and_are_bounded() -> None:
+    """Requests that are sent faster than the disk writes have to wait, so the creations that wait are bounded."""
+
+    async def work(store: Store) -> None:
+        admin, names, most = store.admin, [f"t-{number}" for number in range(3 * GATHERED_MAX)], 0
+        async with trio.open_nursery() as nursery:
+            store.broker.tasks.nursery = nursery
+            for name in names:
+                await admin.create_soon(store.plans(name), hidden_s=0)
+                most = max(most, len(admin.coming))
+        assert store.names == set(names) and not admin.coming
+        assert most <= 2 * GATHERED_MAX and store.writes <= 6
+
+    run(work)
+
+
+def test_a_topic_that_the_disk_refuses_is_planned_again() -> None:
+    async def work(store: Store) -> None:
+        def refuse(operation: str, path: str, _: int) -> None:
+            if path.endswith("ottla.json.tmp"):
+                raise OSError(errno.ENOSPC, operation)
+
+        admin = store.admin
+        store.files.refuse = refuse
+        async with trio.open_nursery() as nursery:
+            store.broker.tasks.nursery = nursery
+            await admin.create_soon(store.plans("a"), hidden_s=0)
+            assert admin.coming == {"a"}
+        assert not store.names and not admin.coming
+        store.files.refuse = None
+        async with trio.open_nursery() as nursery:
+            store.broker.tasks.nursery = nursery
+            await admin.create_soon(store.plans("a"), hidden_s=0)
+        assert store.names == {"a"}
+
+    run(work)
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_start_after_a_kill_promises_the_catalogs_topics(count: int) -> None:
     files = CrashFiles()
@@ -273,8 +311,14 @@ async def test_each_client_request_is_one_write_for_any_number_of_names(tmp_path
         answer = await served.ask(RawClient.ask, asked, 8)
         unknown, invalid = E.UNKNOWN_TOPIC_OR_PARTITION, E.INVALID_TOPIC_EXCEPTION
         assert [(topic.name, topic.error_code) for topic in answer.topics] == [
-            *(("a", unknown), ("b", unknown), ("a/b", invalid), ("c.d", unknown), ("c_d", invalid))
+            *(("a", unknown), ("b", unknown), ("a/b", invalid), ("c.d", unknown), ("c_d", unknown))
         ]
+        await trio.testing.wait_all_tasks_blocked()
+        async with served.broker.services.cluster.change_lock:  # after the creation
+            pass
+        again = MetadataRequest(topics=(MetadataRequestTopic(name="c_d"),))
+        (refused,) = (await served.ask(RawClient.ask, again, 8)).topics
+        assert (refused.name, refused.error_code) == ("c_d", invalid)
         assert len(writes) == 1 and {topic.name for topic in served.broker.services.topics} == {"a", "b", "c.d"}
         rows = await served.ask(create, wanted("x"), wanted("a"), wanted("y"), wanted("z", 0), wanted("x"))
         assert [(row.name, row.error_code) for row in rows] == [
