@@ -3,8 +3,8 @@
 Behaviour
 - Answers at once when there are `min_bytes`, an error or a diverging epoch, when no partition is requested, or when a partition
   is read in an older segment than the one with the end of the readable records; else parks (see `waits`) until one of these is
-  true or `max_wait_ms` is over. Nothing polls. When the client sends another request on the connection, the response is sent
-  soon: a response keeps those to later requests waiting.
+  true or `max_wait_ms` is over. Nothing polls. With `ottla.hold.heartbeats` the response is sent soon when the client sends
+  another request on the connection: a response keeps those to later requests waiting.
 - A scan of many partitions takes several time slices. Records that arrive during the scan are seen when the fetch begins to
   watch the partitions; after any other change it scans again.
 - Missing partitions do not make the response immediate while others exist, as in Apache Kafka: a client that still fetches a
@@ -347,10 +347,10 @@ def _endpoints(ctx: Context, leaders: set[int]) -> tuple[NodeEndpoint, ...]:
 
 
 async def wait_for(ctx: Context, waiter: Waiter, deadline_s: float) -> bool:
-    """Wait until `waiter` is woken or its time is over, which is soon when the client sends another request.
+    """Wait until `waiter` is woken or its time is over; with `ottla.hold.heartbeats` soon when the client sends another request.
 
     Returns:
-        Whether the client has sent another request, which waits for the response.
+        Whether the wait was ended for another request.
 
     Raises:
         trio.BrokenResourceError: The client has disconnected.
@@ -363,7 +363,8 @@ async def wait_for(ctx: Context, waiter: Waiter, deadline_s: float) -> bool:
         end_s = soon_s
         waiter.hurry(soon_s)
 
-    client.on_more(hurry)
+    if ctx.services.config.current.ottla_hold_heartbeats:
+        client.on_more(hurry)
     try:
         while now_s < end_s:
             if await waiter.wait(min(end_s, now_s + patience_s)):

@@ -174,7 +174,8 @@ async def test_a_long_wait_checks_its_client_less_and_less_often(autojump_clock:
     client: Any = SimpleNamespace(
         check_peer=lambda: looked_s.append(round(trio.current_time() - begun_s)), on_more=lambda call: None
     )
-    ctx: Any = SimpleNamespace(client=client)
+    config = SimpleNamespace(current=SimpleNamespace(ottla_hold_heartbeats=False))
+    ctx: Any = SimpleNamespace(client=client, services=SimpleNamespace(config=config))
     with FetchWaits().waiter(1, committed=False, is_alone=True) as waiter:
         assert not await fetch.wait_for(ctx, waiter, begun_s + 200)
     assert looked_s == [5, 15, 35, 75, 135, 195, 200]

@@ -231,6 +231,13 @@ def test_fetches_that_are_sent_together_wait_a_little_for_each_other(client: Raw
     assert isinstance(client.receive(), MetadataResponse)
 
 
+def waiting_ctx(calls: list[Callable[[], object] | None], *, holds_heartbeats: bool) -> Any:
+    """Return a context whose client adds the functions given to `on_more` to `calls`."""
+    client = SimpleNamespace(check_peer=lambda: None, on_more=calls.append)
+    config = SimpleNamespace(current=SimpleNamespace(ottla_hold_heartbeats=holds_heartbeats))
+    return SimpleNamespace(client=client, services=SimpleNamespace(config=config))
+
+
 @pytest.mark.parametrize(
     ("wait_ms", "more_after_ms", "ends_after_ms", "is_hurried"),
     [
@@ -250,7 +257,7 @@ async def test_a_hurried_wait_has_its_least_time(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     calls: list[Callable[[], object] | None] = []
-    ctx: Any = SimpleNamespace(client=SimpleNamespace(check_peer=lambda: None, on_more=calls.append))
+    ctx = waiting_ctx(calls, holds_heartbeats=True)
     begun_s = trio.current_time()
 
     async def send_more() -> None:
@@ -266,3 +273,11 @@ async def test_a_hurried_wait_has_its_least_time(
             assert await wait_for(ctx, waiter, begun_s + wait_ms / 1000) == is_hurried
             assert calls[-1] is None
     assert round((trio.current_time() - begun_s) * 1000) == ends_after_ms
+
+
+async def test_without_held_heartbeats_no_request_ends_a_wait(autojump_clock: trio.testing.MockClock) -> None:
+    calls: list[Callable[[], object] | None] = []
+    ctx, begun_s = waiting_ctx(calls, holds_heartbeats=False), trio.current_time()
+    with FetchWaits().waiter(1, committed=False, is_alone=True) as waiter:
+        assert not await wait_for(ctx, waiter, begun_s + 0.5)
+    assert calls == [None] and round((trio.current_time() - begun_s) * 1000) == 500
