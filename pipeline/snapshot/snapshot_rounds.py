@@ -17,13 +17,16 @@ been written, part by part, or the job fails.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple, NoReturn
 
 from ...storage.disk import paths
 from ...storage.disk.paths import TopicPartition
+from ...storage.topics.config import LogConfig
+from ...storage.topics.versions import VersionSource
 from ..errors import CorruptSourceError, SourceChangedError, UsageError
 from ..objects.addresses import is_address
 from ..objects.object_files import ObjectFiles
@@ -45,6 +48,11 @@ WAITS_MAX = 500
 
 Piece = Task | str
 """A part of a log, or a file of the rounds before."""
+
+
+Versions = Mapping[str, VersionSource]
+"""The topics whose records have versions, and where these are."""
+NO_VERSIONS: Versions = MappingProxyType({})
 
 
 class RoundEnd(NamedTuple):
@@ -72,6 +80,7 @@ class Round:
     """Whether a deleted key also has a row, as in a layer over another snapshot."""
     objects: ObjectFiles
     """Files with addresses, not on this machine's file systems."""
+    versions: Versions
 
     @property
     def pieces(self) -> Sequence[Piece]:
@@ -125,7 +134,7 @@ def first_round(
         since: Ends of an earlier snapshot.
 
     Raises:
-        UsageError: A log of the earlier snapshot does not exist.
+        UsageError: A log of the earlier snapshot does not exist; or its topic has versions, or an age of keys.
         CorruptSourceError: A log cannot be opened.
         SourceChangedError: A log was deleted.
     """
@@ -156,6 +165,10 @@ def _round(
     is_first: bool = False,
 ) -> Round:
     tasks: list[Task] = []
+    partitions = list(partitions)
+    versions = _versions_in(store, {tp.topic for tp in partitions})
+    if keeps_deleted:
+        _check_since(store, {tp.topic for tp in partitions})
     ends: dict[TopicPartition, RoundEnd] = {}
     log_starts: dict[TopicPartition, int] = {}
     sees_all = True
@@ -183,7 +196,35 @@ def _round(
         log_starts=log_starts,
         keeps_deleted=keeps_deleted,
         objects=objects_of(store.stores[0].files),
+        versions=versions,
     )
+
+
+def _versions_in(store: Store | Stores, topics: Iterable[str]) -> Versions:
+    """Return the topics whose records have versions."""
+    sources = ((topic, config.version_source) for topic, config in _configs_of(store, topics))
+    return {topic: source for topic, source in sources if source is not None}
+
+
+def _configs_of(store: Store | Stores, topics: Iterable[str]) -> Iterator[tuple[str, LogConfig]]:
+    """Yield the configs of these topics; none if the catalog cannot be read."""
+    for topic in topics:
+        with suppress(UsageError, CorruptSourceError):
+            yield topic, store.stores[0].home.config_of(topic)
+
+
+def _check_since(store: Store | Stores, topics: Iterable[str]) -> None:
+    """Raise UsageError if later records alone do not say what has become of earlier ones."""
+    for topic, config in _configs_of(store, topics):
+        own = (
+            ("ottla.compaction.strategy", config.version_source is not None),
+            ("ottla.key.retention.ms", config.ottla_key_retention_ms >= 0),
+        )
+        for option, is_set in own:
+            if is_set:
+                raise UsageError(
+                    f"{topic}: a snapshot over an earlier one is not possible, as the topic has {option}; take a full snapshot"
+                )
 
 
 def _sees_all(log: OpenLog) -> bool:
