@@ -29,6 +29,12 @@ A put that finds its key has the number of the superseded record, and sets that 
 half needs no key of the dirty part: a batch whose records are all dead or all alive is neither decoded nor decompressed. Below
 the dirty part a record is superseded if, and only if, its key is in the table.
 
+If records have versions (`topics.versions`), the highest version of a key wins, and the offset decides between equal ones. A
+second array then has, at the position of each slot, the version and the offset of the winner. The first half also reads the
+clean part, and looks its keys up: a record there may win against the dirty part. Of the clean records whose keys are in the
+table, only winners stay. They stay even if they are tombstones past their horizon, and so do tombstones that are held: a pass
+that ends between two segments must not leave a record without the tombstone that supersedes it.
+
 Both classes take whole batches until one needs the rest of the cleaner, and return the reason (`Stop`). They trust no byte
 that they read. Where an access has no bounds check, a comment gives the reason.
 """
@@ -107,6 +113,7 @@ GROWTH_MAX = cython.declare(i64, 16)  # a record's new timestamp delta and lengt
 ENTRY_MAX = cython.declare(i64, 0x7FFFFFFF)  # largest relative offset and position of an index entry
 OFFSET_LIMIT = cython.declare(i64, 1 << 62)
 BLOCK = cython.declare(i64, 64)
+VERSION_BYTES = cython.declare(i64, 8)
 
 # Reasons why a call returned.
 DONE = cython.declare(cython.int, 0)
@@ -617,6 +624,44 @@ def fingerprint(secret: bytes, b: memoryview, p: int, size: int) -> tuple[int, i
     return int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
 
 
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.boundscheck(False)  # a name and a value are inside b[p:end] before they are read
+def header_version(b: cython.const[u8][::1], p: i64, end: i64, name: cython.const[u8][::1]) -> tuple[i64, i64]:
+    """Return the version in the last header of this name, and the position after the headers; -1 if they are invalid.
+
+    A record without such a header, or with one that has not eight bytes, has the lowest version (KIP-280).
+    """
+    version: i64 = signed(SIGN)
+    size: i64
+    count: i64
+    i: i64
+    is_named: cython.bint
+    count, p = varint(b, p, end)
+    if p < 0 or count < 0:
+        return 0, -1
+    while count > 0:
+        count -= 1
+        size, p = varint(b, p, end)
+        if p < 0 or size < 0 or size > end - p:
+            return 0, -1
+        is_named = size == len(name)
+        if is_named:
+            for i in range(size):
+                if b[p + i] != name[i]:
+                    is_named = False
+        p += size
+        size, p = varint(b, p, end)
+        if p < 0 or size > end - p:
+            return 0, -1
+        if is_named:
+            version = big64(b, p) if size == VERSION_BYTES else signed(SIGN)
+        if size > 0:
+            p += size
+    return version, p
+
+
 def clear(words: u64[::1]):
     """Set all words to 0."""
     i: i64
@@ -649,14 +694,38 @@ class KeyMap:
     touched: u64
     entries_max: i64
     records_max: i64
+    versions: i64[::1]  # parallel to the table: version and offset of each slot's winner
+    is_versioned: cython.bint
+    header: cython.const[u8][::1]
+    by_header: cython.bint
     entries = cython.declare(i64, visibility="public")
     records = cython.declare(i64, visibility="public")
     keyless = cython.declare(i64, visibility="public")
     latest_offset = cython.declare(i64, visibility="public")
     wary_from = cython.declare(i64, visibility="public")
+    looks_back = cython.declare(cython.bint, visibility="public")
+    visible_from = cython.declare(i64, visibility="public")
 
-    def __init__(self, table, slots: i64, entries_max: i64, start: i64, secret: bytes, records_max: i64):
+    def __init__(
+        self,
+        table,
+        slots: i64,
+        entries_max: i64,
+        start: i64,
+        secret: bytes,
+        records_max: i64,
+        versions=None,
+        header=None,
+    ):
         self.table = table
+        self.is_versioned = versions is not None
+        self.versions = array("q") if versions is None else versions
+        if self.is_versioned and len(self.versions) != len(self.table):
+            raise ValueError("the versions need the size of the table")
+        self.by_header = header is not None
+        self.header = header or b""
+        self.looks_back = False
+        self.visible_from = 0
         self.last = len(self.table) - 2
         if slots < 1 or slots > 0xFFFFFFFF or 2 * slots > self.last or self.table[self.last + 1] != 0:
             raise ValueError("the table needs a free slot behind its slots")
@@ -685,6 +754,7 @@ class KeyMap:
         size: i64
         last: i64
         attributes: i64
+        is_wanted: cython.bint
         status: cython.int = DONE
         if pos < 0 or stop > len(b):
             raise IndexError("a chunk ends where its buffer does")
@@ -700,14 +770,21 @@ class KeyMap:
                 if attributes & (TRANSACTIONAL | CONTROL_BATCH) and last >= self.wary_from:
                     status = CONTROL if attributes & CONTROL_BATCH else TRANSACTION
                     break
-                if last >= self.start:
+                if self.looks_back:
+                    is_wanted = not attributes & CONTROL_BATCH and big64(b, pos) < self.start
+                else:
+                    is_wanted = last >= self.start
+                if is_wanted:
                     if attributes & CONTROL_BATCH:
                         self.latest_offset = last
                     elif attributes & CODEC_MASK and big32(b, pos + COUNT) > 0:
                         status = COMPRESSED
                         break
                     else:
-                        status = self.take(b, pos, b, pos + HEADER, pos + size)
+                        if self.is_versioned:
+                            status = self.take_versions(b, pos, b, pos + HEADER, pos + size)
+                        else:
+                            status = self.take(b, pos, b, pos + HEADER, pos + size)
                         if status != DONE:
                             break
                 pos += size
@@ -720,7 +797,10 @@ class KeyMap:
             raise IndexError("a header ends where its buffer does")
         with cython.nogil:
             if batch_size(b, pos, pos + HEADER) >= 0:
-                status = self.take(b, pos, block, 0, len(block))
+                if self.is_versioned:
+                    status = self.take_versions(b, pos, block, 0, len(block))
+                else:
+                    status = self.take(b, pos, block, 0, len(block))
         return status
 
     def newest(self, key: cython.const[u8][::1]):
@@ -844,6 +924,134 @@ class KeyMap:
         self.latest_offset = last
         return DONE
 
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(-1)
+    def take_versions(
+        self, b: cython.const[u8][::1], pos: i64, block: cython.const[u8][::1], p: i64, end: i64
+    ) -> cython.int:
+        """Do the work of `take` for records with versions: put each, or look it up if it is below the dirty part."""
+        table: u64[::1] = self.table
+        versions: i64[::1] = self.versions
+        looks_back: cython.bint = self.looks_back
+        base: i64 = big64(b, pos)
+        last: i64 = base + big32(b, pos + LAST_DELTA)
+        count: i64 = big32(b, pos + COUNT)
+        base_timestamp: i64 = big64(b, pos + BASE_TIMESTAMP)
+        is_append_time: cython.bint = b[pos + ATTRIBUTES] & LOG_APPEND_TIME != 0
+        first: i64 = self.records
+        keyless: i64 = 0
+        i: i64
+        at: i64
+        key: i64
+        size: i64
+        value_size: i64
+        record_end: i64
+        delta: i64
+        offset: i64
+        version: i64
+        free: i64
+        head: u64
+        tail: u64
+        word: u64
+        if count > (end - p) // RECORD_MIN:
+            return CORRUPT
+        if not looks_back:
+            if first + count > self.records_max:
+                return FULL
+            if first + count > self.room:
+                return GROW
+        for i in range(count):
+            size, at = varint(block, p, end)
+            if at < 0 or size < 1 or size > end - at:
+                return CORRUPT
+            record_end = at + size
+            version, at = varlong(block, at + 1, record_end)
+            if at < 0:
+                return CORRUPT
+            delta, at = varint(block, at, record_end)
+            if at < 0 or delta < 0:
+                return CORRUPT
+            size, key = varint(block, at, record_end)
+            if key < 0 or key >= record_end or size >= record_end - key:
+                return CORRUPT
+            value_size, at = varint(block, key + size if size > 0 else key, record_end)
+            if at < 0 or value_size > record_end - at:
+                return CORRUPT
+            if value_size > 0:
+                at += value_size
+            p = record_end
+            if is_append_time:
+                version = big64(b, pos + MAX_TIMESTAMP)
+            else:
+                version = signed(cython.cast(u64, base_timestamp) + cython.cast(u64, version))
+            if self.by_header:
+                version, at = header_version(block, at, record_end, self.header)
+                if at != record_end:
+                    return CORRUPT
+            offset = base + delta
+            if offset < self.visible_from:
+                version = signed(SIGN)
+            if looks_back:
+                if size < 0 or offset >= self.start:
+                    continue
+            elif offset < self.start:
+                continue
+            else:
+                if value_size < 0:
+                    self.tombstones[(first + i) >> 6] |= ONE << ((first + i) & 63)
+                if size < 0:
+                    self.dead[(first + i) >> 6] |= ONE << ((first + i) & 63)
+                    keyless += 1
+                    continue
+                if self.entries >= self.entries_max or self.top + 2 >= self.last:
+                    if self.latest_offset >= base:
+                        self.records = first + count
+                    return FULL
+            if cython.compiled:
+                head, tail = siphash(self.k0, self.k1, block, key, size)
+            else:
+                head, tail = fingerprint(self.secret, block, key, size)
+            at = find(table, self.slots, head, tail >> 32)
+            if is_at(table, at, head, tail >> 32):
+                word = (table[at + 1] & LOW) - 1
+                if looks_back:
+                    # Of equal versions the one in the dirty part wins, having the higher offset.
+                    if version > versions[at] or (version == versions[at] and versions[at + 1] < self.start):
+                        self.dead[word >> 6] |= ONE << (word & 63)
+                        versions[at] = version
+                        versions[at + 1] = offset
+                    continue
+                if version < versions[at]:
+                    self.dead[(first + i) >> 6] |= ONE << ((first + i) & 63)
+                else:
+                    self.dead[word >> 6] |= ONE << (word & 63)
+                    table[at + 1] = tail & (M64 ^ LOW) | cython.cast(u64, first + i + 1)
+                    versions[at] = version
+                    versions[at + 1] = offset
+            elif looks_back:
+                continue
+            else:
+                free = insert(table, at, head, tail & (M64 ^ LOW) | cython.cast(u64, first + i + 1))
+                self.top = max(self.top, free)
+                while free > at:
+                    versions[free] = versions[free - 2]
+                    versions[free + 1] = versions[free - 1]
+                    free -= 2
+                versions[at] = version
+                versions[at + 1] = offset
+                self.entries += 1
+            self.latest_offset = min(offset, last)
+            self.keyless += keyless
+            keyless = 0
+        if p != end:
+            return CORRUPT
+        if not looks_back:
+            self.keyless += keyless
+            self.records = first + count
+            self.latest_offset = last
+        return DONE
+
 
 @cython.final
 @cython.cclass
@@ -854,13 +1062,18 @@ class RecordFilter:
     latest: i64
     now: i64
     new_horizon: i64
+    aged_before: u64
     table: cython.const[u64][::1]
+    versions: cython.const[i64][::1]  # those of the map
+    is_versioned: cython.bint
     slots: u64
     secret: bytes
     k0: u64
     k1: u64
     dead: cython.const[u64][::1]
     tombstones: cython.const[u64][::1]
+    held: cython.const[u64][::1]  # tombstones that stay, even past their horizon
+    has_held: cython.bint
     numbered: i64  # ordinals given by the first half
     pinned: cython.const[i64][::1]
     pin: i64
@@ -873,6 +1086,8 @@ class RecordFilter:
     gone_superseded: i64
     gone_keyless: i64
     gone_expired: i64
+    gone_aged: i64
+    oldest: i64  # timestamp of the oldest record with a value that stays; see `oldest_kept`
     staying_tombstones: i64
     end: i64  # end of the rewritten batch in `out`
     # Of the segment that is written
@@ -907,6 +1122,8 @@ class RecordFilter:
     superseded = cython.declare(i64, visibility="public")
     keyless = cython.declare(i64, visibility="public")
     expired = cython.declare(i64, visibility="public")
+    aged = cython.declare(i64, visibility="public")
+    oldest_kept = cython.declare(i64, visibility="public")
     kept_tombstones = cython.declare(i64, visibility="public")
 
     def __init__(
@@ -923,6 +1140,9 @@ class RecordFilter:
         new_horizon: i64,
         pinned,
         output,
+        versions=None,
+        held=None,
+        aged_up_to: i64 = -1,
     ):
         self.dead = dead
         self.tombstones = tombstones
@@ -932,6 +1152,14 @@ class RecordFilter:
         self.start = start
         self.latest = latest
         self.table = table
+        self.is_versioned = versions is not None
+        self.versions = array("q") if versions is None else versions
+        if self.is_versioned and len(self.versions) != len(self.table):
+            raise ValueError("the versions need the size of the table")
+        self.has_held = held is not None
+        self.held = array("Q", [0]) if held is None else held
+        if self.has_held and len(self.held) < len(self.dead):
+            raise ValueError("the bitmaps need the same size")
         if slots < 1 or 2 * slots + 2 > len(self.table) or self.table[len(self.table) - 1] != 0:
             raise ValueError("the table needs a free slot behind its slots")
         self.slots = slots
@@ -940,6 +1168,9 @@ class RecordFilter:
         self.k1 = int.from_bytes(secret[8:16], "little")
         self.now = now
         self.new_horizon = new_horizon
+        self.aged_before = aged_up_to + 1
+        self.aged = 0
+        self.oldest_kept = OFFSET_LIMIT
         self.pinned = pinned
         self.rebuilt, self.offsets, self.positions, self.timestamps, self.timestamp_offsets, self.producers = output
         self.high = array("Q", bytes(8 * 64))
@@ -1105,10 +1336,11 @@ class RecordFilter:
         has_horizon: cython.bint = attributes & DELETE_HORIZON != 0
         is_expired: cython.bint = has_horizon and big64(b, pos + BASE_TIMESTAMP) <= self.now
         is_packed: cython.bint = attributes & CODEC_MASK != 0 and count > 0 and not is_open
+        has_ages: cython.bint = self.aged_before > 0
         outcome: cython.int
         if not is_packed and count > (end - p) // RECORD_MIN:
             return CORRUPT
-        if self.start <= base and last <= self.latest:
+        if self.start <= base and last <= self.latest and not has_ages:
             if count > self.numbered - self.ordinal:
                 return CORRUPT
             if count > 64 * len(self.verdict):
@@ -1119,10 +1351,13 @@ class RecordFilter:
         elif count > 64 * len(self.verdict):
             return GROW
         else:
-            outcome = self.judge_singly(block, p, end, count, base, is_expired)
+            if attributes & LOG_APPEND_TIME:
+                outcome = self.judge_singly(block, p, end, count, base, is_expired, big64(b, pos + MAX_TIMESTAMP), 0)
+            else:
+                outcome = self.judge_singly(block, p, end, count, base, is_expired, big64(b, pos + BASE_TIMESTAMP), -1)
             if outcome != DONE:
                 return outcome
-        gone = self.gone_superseded + self.gone_keyless + self.gone_expired
+        gone = self.gone_superseded + self.gone_keyless + self.gone_expired + self.gone_aged
         if gone == count:
             while self.pin < len(self.pinned) and self.pinned[self.pin] < last:
                 self.pin += 1
@@ -1143,6 +1378,9 @@ class RecordFilter:
         self.superseded += self.gone_superseded
         self.keyless += self.gone_keyless
         self.expired += self.gone_expired
+        self.aged += self.gone_aged
+        if has_ages:
+            self.oldest_kept = min(self.oldest_kept, self.oldest)
         self.kept_tombstones += self.staying_tombstones
         return outcome
 
@@ -1156,6 +1394,7 @@ class RecordFilter:
         expired: i64 = 0
         dead: u64
         tombstones: u64
+        held: u64
         staying: i64 = 0
         while i < count:
             dead = window(self.dead, self.ordinal + i)
@@ -1166,6 +1405,10 @@ class RecordFilter:
             gone += bit_count(dead)
             if tombstones:
                 if is_expired:
+                    if self.has_held:
+                        held = tombstones & window(self.held, self.ordinal + i)
+                        staying += bit_count(held)
+                        tombstones ^= held
                     expired += bit_count(tombstones)
                     dead |= tombstones
                 else:
@@ -1173,7 +1416,7 @@ class RecordFilter:
             self.verdict[i >> 6] = dead
             i += 64
         self.gone_superseded = gone
-        self.gone_keyless = 0
+        self.gone_keyless = self.gone_aged = 0
         self.gone_expired = expired
         self.staying_tombstones = staying
         return 0
@@ -1182,24 +1425,39 @@ class RecordFilter:
     @cython.nogil
     @cython.exceptval(-1)
     def judge_singly(
-        self, block: cython.const[u8][::1], p: i64, end: i64, count: i64, base: i64, is_expired: cython.bint
+        self,
+        block: cython.const[u8][::1],
+        p: i64,
+        end: i64,
+        count: i64,
+        base: i64,
+        is_expired: cython.bint,
+        timestamp: i64,
+        delta_mask: i64,
     ) -> cython.int:
-        """Decide which records are dropped, for a batch that is not, or only partly, in the mapped part."""
+        """Decide which records are dropped, for a batch that is not, or only partly, in the mapped part, or has ages.
+
+        `delta_mask` is 0 if all records have the time `timestamp`, and -1 if that is only the base of their own.
+        """
         table: cython.const[u64][::1] = self.table
         high: u64[::1] = self.high
         low: u64[::1] = self.low
         superseded: i64 = 0
         keyless: i64 = 0
         expired: i64 = 0
+        gone_aged: i64 = 0
         staying: i64 = 0
         i: i64 = 0
         j: i64
         n: i64
         at: i64
         size: i64
+        start: i64 = p
         record_end: i64
-        _skipped: i64
+        time_delta: i64
         delta: i64
+        aged_before: u64 = self.aged_before
+        aged: u64
         head: u64
         tail: u64
         dead: u64
@@ -1210,16 +1468,19 @@ class RecordFilter:
         touched: u64 = 0
         while i < count:
             n = min(BLOCK, count - i)
-            dead = asked = tombstones = expirable = 0
+            dead = asked = tombstones = expirable = aged = 0
             for j in range(n):
                 bit = ONE << j
                 size, at = varint(block, p, end)
                 if at < 0 or size < 1 or size > end - at:
                     return CORRUPT
                 record_end = at + size
-                _skipped, at = varlong(block, at + 1, record_end)
+                time_delta, at = varlong(block, at + 1, record_end)
                 if at < 0:
                     return CORRUPT
+                # Without ages the bound is 0. A record without a timestamp has the largest one here.
+                if (cython.cast(u64, timestamp) + cython.cast(u64, time_delta & delta_mask)) & M64 < aged_before:
+                    aged |= bit
                 delta, at = varint(block, at, record_end)
                 if at < 0:
                     return CORRUPT
@@ -1232,6 +1493,8 @@ class RecordFilter:
                         # The first half has not numbered this record: the offsets contradict the batch's header.
                         if self.ordinal + i + j >= self.numbered:
                             return CORRUPT
+                        if self.has_held and window(self.held, self.ordinal + i + j) & 1:
+                            expirable &= M64 ^ bit
                         if window(self.dead, self.ordinal + i + j) & 1:
                             dead |= bit
                             superseded += 1
@@ -1244,7 +1507,7 @@ class RecordFilter:
                         else:
                             head, tail = fingerprint(self.secret, block, at, size)
                         high[j] = head
-                        low[j] = tail >> 32
+                        low[j] = tail & (M64 ^ LOW) | cython.cast(u64, delta) & LOW
                         asked |= bit
                 if size > 0:
                     at += size
@@ -1257,11 +1520,18 @@ class RecordFilter:
             for j in range(n):
                 bit = ONE << j
                 if asked & bit:
-                    at = find(table, self.slots, high[j], low[j])
-                    if is_at(table, at, high[j], low[j]):
-                        dead |= bit
-                        superseded += 1
+                    at = find(table, self.slots, high[j], low[j] >> 32)
+                    if is_at(table, at, high[j], low[j] >> 32):
+                        if self.is_versioned and self.versions[at + 1] == base + cython.cast(i64, low[j] & LOW):
+                            expirable &= M64 ^ bit  # it wins against a record of the dirty part
+                        else:
+                            dead |= bit
+                            superseded += 1
+            if aged:
+                aged &= expirable & (M64 ^ (dead | tombstones))
+                gone_aged += bit_count(aged)
             tombstones &= M64 ^ dead
+            dead |= aged
             if is_expired:
                 expired += bit_count(tombstones & expirable)
                 dead |= tombstones & expirable
@@ -1276,8 +1546,40 @@ class RecordFilter:
         self.gone_superseded = superseded
         self.gone_keyless = keyless
         self.gone_expired = expired
+        self.gone_aged = gone_aged
         self.staying_tombstones = staying
+        if aged_before > 0:
+            self.note_oldest(block, start, end, count, timestamp, delta_mask)
         return DONE
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(-1)
+    def note_oldest(
+        self, block: cython.const[u8][::1], p: i64, end: i64, count: i64, timestamp: i64, delta_mask: i64
+    ) -> cython.int:
+        """Note the least timestamp of the batch's records that have a value and stay. `judge_singly` has read them before."""
+        i: i64
+        at: i64
+        size: i64
+        record_end: i64
+        time_delta: i64
+        _delta: i64
+        oldest: i64 = OFFSET_LIMIT
+        for i in range(count):
+            size, at = varint(block, p, end)
+            record_end = at + size
+            time_delta, at = varlong(block, at + 1, record_end)
+            _delta, at = varint(block, at, record_end)
+            size, at = varint(block, at, record_end)
+            if size > 0:
+                at += size
+            time_delta = signed(cython.cast(u64, timestamp) + cython.cast(u64, time_delta & delta_mask))
+            if not self.verdict[i >> 6] >> (i & 63) & 1 and not block[at] & 1 and 0 <= time_delta < oldest:
+                oldest = time_delta
+            p = record_end
+        self.oldest = oldest
+        return 0
 
     @cython.cfunc
     @cython.nogil

@@ -57,9 +57,21 @@ class KeyMap:
     wary_from: int
     """Stop at transactional and control batches that end at or above this offset; before it control batches are passed
     over, and transactional ones taken like others."""
+    looks_back: bool
+    """Only with versions: look the records below `start` up, and put nothing."""
+    visible_from: int
+    """Records below this offset have the lowest version."""
 
     def __init__(
-        self, table: memoryview, slots: int, entries_max: int, start: int, secret: bytes, records_max: int
+        self,
+        table: memoryview,
+        slots: int,
+        entries_max: int,
+        start: int,
+        secret: bytes,
+        records_max: int,
+        versions: memoryview | array[int] | None = None,
+        header: bytes | None = None,
     ) -> None:
         """
         Args:
@@ -68,6 +80,8 @@ class KeyMap:
             start: Records below this offset get ordinals, but are not put.
             secret: 16 bytes.
             records_max: Full before there are more ordinals; below 2**32 - 1.
+            versions: Memory for the winners' versions, signed (typecode q), of the table's size; None: the newest record wins.
+            header: Name of the header with the version; None: the timestamp is the version.
         """
 
     def set_bits(self, dead: array[int], tombstones: array[int]) -> None: ...
@@ -115,6 +129,10 @@ class RecordFilter:
     """Records below `start` gone for want of a key."""
     expired: int
     """Tombstones gone."""
+    aged: int
+    """Records with a value that are gone for their age."""
+    oldest_kept: int
+    """The least timestamp of records with a value that stay; 2**62 if none does, or without a bound of the age."""
     kept_tombstones: int
     """Tombstones that stay."""
 
@@ -132,6 +150,9 @@ class RecordFilter:
         new_horizon: int,
         pinned: array[int],
         output: tuple[array[int], array[int], array[int], array[int], array[int], array[int]],
+        versions: memoryview | array[int] | None = None,
+        held: array[int] | None = None,
+        aged_up_to: int = -1,
     ) -> None:
         """
         Args:

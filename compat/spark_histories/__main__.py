@@ -2,7 +2,7 @@
 
 Every pass of a history runs on copies of its disk, by the server and by the pipeline's stages in one process; Spark also
 runs some of the plans. The large log is compacted by Spark, then cleaned by the server. Histories differ every day:
-their seed is the date, unless given. `verify` must pass on all of it, and must find planted damage.
+their seed is the date, unless given. 1 000 more have versions in records, and 1 000 ages of keys. `verify` must pass on all of it, and must find planted damage.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,9 @@ def body(suite: Suite, options: Options) -> None:
         raise NotRunError("no broker: it judges the pipeline beside the cleaner")
     if importlib.util.find_spec("pyspark") is None:
         raise NotRunError("PySpark: pip install 'ottla[spark]'")
-    histories(suite, options.rest.seed, options.rest.histories or (QUICK_HISTORIES if options.quick else HISTORIES))
+    count = options.rest.histories or (QUICK_HISTORIES if options.quick else HISTORIES)
+    for make in ("random_history", "random_versions", "random_ages"):
+        histories(suite, options.rest.seed, count, make)
     size_bytes = QUICK_BIG_BYTES if options.quick else BIG_BYTES
     if options.rest.megabytes is not None:
         size_bytes = options.rest.megabytes << 20
@@ -50,8 +53,8 @@ def body(suite: Suite, options: Options) -> None:
         big_log(suite, size_bytes, QUICK_SEGMENT_BYTES if options.quick else SEGMENT_BYTES)
 
 
-def histories(suite: Suite, seed: str, count: int) -> None:
-    from support.cleaner.cleaner_history import describe_failure
+def histories(suite: Suite, seed: str, count: int, make: str) -> None:
+    from support.cleaner import cleaner_history
     from support.pipeline.verified_pair import VerifiedPair
 
     suite.note(f"seed {seed!r}")
@@ -60,31 +63,35 @@ def histories(suite: Suite, seed: str, count: int) -> None:
     met: Counter[str] = Counter()
     with ProcessPoolExecutor(2) as processes:
         for block_failed, block_met in processes.map(
-            run_block, (names[at : at + BLOCK] for at in range(0, len(names), BLOCK))
+            partial(run_block, make=make), (names[at : at + BLOCK] for at in range(0, len(names), BLOCK))
         ):
             failed += block_failed
             met += block_met
     for what, times in sorted(met.items()):
         suite.note(f"{times:8} × {what}")
     suite.check(
-        f"{met['a pass compared']} passes of {count} histories are the server's byte for byte, and verify passes",
+        f"{met['a pass compared']} passes of {count} histories ({make}) are the server's byte for byte, and verify passes",
         not failed,
         f"{len(failed)} histories are not: {failed[:20]}" if failed else "",
     )
     for name in failed[:SHOWN]:
-        suite.note(describe_failure(name, VerifiedPair))
+        suite.note(cleaner_history.describe_failure(name, VerifiedPair, getattr(cleaner_history, make)))
 
 
-def run_block(names: list[str]) -> tuple[list[str], Counter[str]]:
-    """Return the names of the failing histories, and counts of what the others contained."""
-    from support.cleaner.cleaner_history import random_history
+def run_block(names: list[str], make: str) -> tuple[list[str], Counter[str]]:
+    """Return the names of the failing histories, and counts of what the others contained.
+
+    Args:
+        make: Name of the function of `cleaner_history` that makes them.
+    """
+    from support.cleaner import cleaner_history
     from support.pipeline.verified_pair import VerifiedPair
 
     failed: list[str] = []
     met: Counter[str] = Counter()
     for name in names:
         try:
-            met += random_history(name).run(VerifiedPair).met
+            met += getattr(cleaner_history, make)(name).run(VerifiedPair).met
         except Exception:  # noqa: BLE001 -- any exception is the finding
             failed.append(name)
     return failed, met

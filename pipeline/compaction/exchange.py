@@ -2,7 +2,8 @@
 
     stage 1, a task a segment     dead bits inside the segment, and an entry of 16 bytes for the newest record of each key
     exchange                      one blob for each segment and coarse bucket of hashes; see `records.fine_buckets`
-    stage 2, a task a bucket      of each key's entries all but the last die: blobs of record numbers or bits, one a segment
+    stage 2, a task a bucket      of each key's entries all but the last die: blobs of record numbers or bits, one a segment;
+                                  with versions all but the highest, and clean winners over dirty entries are listed
     exchange                      to the tasks that rewrite a group of segments each (`rewrite`)
 
 A segment's own bits are sent with one of the buckets.
@@ -21,15 +22,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ...storage.disk.files import Buffer, Files
-from ...storage.filter.offset_map import BYTES_PER_SLOT
 from ..records.fine_buckets import Buckets, Parted, buckets_for
-from .key_scan import Entries, scan_segment
+from .key_scan import Entries, entry_words, scan_segment
 from .plan import CompactionPlan
 from .segment_bits import BitTable, Bools, Numbers, pack
 
-CLEAN_KEYS, DIRTY_KEYS, BITS, SUPERSEDED, SUPERSEDED_BITS = range(5)
+CLEAN_KEYS, DIRTY_KEYS, BITS, SUPERSEDED, SUPERSEDED_BITS, WINNERS = range(6)
 """Kinds of blobs. In order of (source, kind), entries are in the order of the log, and all dirty ones follow the clean ones.
-Superseded records are listed by number, or in a bitmap if that is shorter.
+Superseded records are listed by number, or in a bitmap if that is shorter. WINNERS are clean records that win against dirty ones.
 """
 
 BUCKET_BYTES = 32 << 20
@@ -55,7 +55,8 @@ def buckets_of(plan: CompactionPlan, at_once: int = 1) -> Buckets:
 
     The result's bytes do not depend on it.
     """
-    return buckets_for(plan.record_count * BYTES_PER_SLOT, len(plan.sources), BUCKET_BYTES, at_once)
+    entry_bytes = 8 * entry_words(plan.log_config.version_source)
+    return buckets_for(plan.record_count * entry_bytes, len(plan.sources), BUCKET_BYTES, at_once)
 
 
 def scan_source(plan: CompactionPlan, number: int, files: Files, *, buckets: int) -> Iterator[Blob]:
@@ -76,7 +77,7 @@ def merge_buckets(plan: CompactionPlan, blobs: Iterable[Blob], buckets: Buckets 
     Args:
         buckets: The number with which the blobs were made; None if no bucket is divided into fine ones.
     """
-    group_of = plan.group_of_source
+    group_of, words = plan.group_of_source, entry_words(plan.log_config.version_source)
     whole: dict[int, list[Blob]] = defaultdict(list)
     parted: dict[int, Parted] = {}
     for blob in blobs:
@@ -85,21 +86,32 @@ def merge_buckets(plan: CompactionPlan, blobs: Iterable[Blob], buckets: Buckets 
         elif buckets is None or buckets.fine == 1:
             whole[blob.task].append(blob)
         else:
-            entries = _entries_of(blob)
+            entries = _entries_of(blob, words)
             put_by = parted.setdefault(blob.task, Parted(buckets.fine, BUCKET_BYTES))
-            put_by.add(buckets.bucket_numbers(entries[:, 0]) % np.uint64(buckets.fine), (entries, _tags([blob])))
+            put_by.add(buckets.bucket_numbers(entries[:, 0]) % np.uint64(buckets.fine), (entries, _tags([blob], words)))
     while whole:
-        for source, numbers in superseded(whole.popitem()[1]):
-            yield Blob(group_of[source], source, *_packed(numbers))
+        for tag, numbers in superseded(whole.popitem()[1], words):
+            yield _result(group_of, tag, numbers)
     while parted:
-        for source, numbers in _superseded_parts(parted.popitem()[1], buckets.fine if buckets else 1):
-            yield Blob(group_of[source], source, *_packed(numbers))
+        for tag, numbers in _superseded_parts(parted.popitem()[1], buckets.fine if buckets else 1):
+            yield _result(group_of, tag, numbers)
 
 
-def superseded(blobs: list[Blob]) -> Iterator[tuple[int, Numbers]]:
-    """Yield each source with the numbers of its records that other blobs of one bucket supersede."""
+def _result(group_of: Sequence[int], tag: int, numbers: Numbers) -> Blob:
+    source, is_winner = divmod(tag, 2)
+    return Blob(group_of[source], source, *((WINNERS, _data_of(numbers)) if is_winner else _packed(numbers)))
+
+
+def superseded(blobs: list[Blob], words: int = 2) -> Iterator[tuple[int, Numbers]]:
+    """Yield (tag, numbers) of the superseded records of each source, and of winners; see `_fallen`.
+
+    Args:
+        blobs: Those of one bucket.
+        words: Words of an entry.
+    """
     blobs = sorted(blobs, key=lambda blob: (blob.source, blob.kind))
-    yield from _by_source(*_fallen(np.concatenate([_entries_of(blob) for blob in blobs]), _tags(blobs)))
+    entries = np.concatenate([_entries_of(blob, words) for blob in blobs])
+    yield from _by_source(*_fallen(entries, _tags(blobs, words)))
 
 
 def _superseded_parts(parted: Parted, fine: int) -> Iterator[tuple[int, Numbers]]:
@@ -107,28 +119,37 @@ def _superseded_parts(parted: Parted, fine: int) -> Iterator[tuple[int, Numbers]
     found = Parted(fine, BUCKET_BYTES)
     for entries, tags in parted.each():
         order = np.argsort(tags, kind="stable")
-        sources, numbers = _fallen(entries[order], tags[order])
-        found.add(sources % np.uint32(fine), (sources, numbers))
-    for sources, numbers in found.each():
-        order = np.argsort(sources, kind="stable")
-        yield from _by_source(sources[order], numbers[order])
+        tags, numbers = _fallen(entries[order], tags[order])
+        found.add(tags % np.uint32(fine), (tags, numbers))
+    for tags, numbers in found.each():
+        order = np.argsort(tags, kind="stable")
+        yield from _by_source(tags[order], numbers[order])
 
 
-def _entries_of(blob: Blob) -> Entries:
-    return np.frombuffer(blob.data, np.uint64).reshape(-1, 2)
+def _entries_of(blob: Blob, words: int) -> Entries:
+    return np.frombuffer(blob.data, np.uint64).reshape(-1, words)
 
 
-def _tags(blobs: Sequence[Blob]) -> Tags:
+def _tags(blobs: Sequence[Blob], words: int) -> Tags:
     tags = np.array([2 * blob.source + blob.kind for blob in blobs], np.uint32)
-    return np.repeat(tags, [len(blob.data) // BYTES_PER_SLOT for blob in blobs])
+    return np.repeat(tags, [len(blob.data) // (8 * words) for blob in blobs])
 
 
-def _fallen(entries: Entries, tags: Tags) -> tuple[Numbers, Numbers]:
-    """Return sources and numbers of the superseded entries: all but the last of a key, if the last is dirty.
+def _fallen(entries: Entries, tags: Tags) -> tuple[Tags, Numbers]:
+    """Return tags and numbers of the superseded entries: all but the last of a key, if the last is dirty.
+
+    With versions, all but the highest of a key that has a dirty entry; and those clean entries that are the highest of such keys.
+    A tag is twice the number of the source, plus one for the latter.
 
     Args:
         entries, tags: In order of the log.
     """
+    numbers = entries[:, 1].astype(np.uint32) - np.uint32(1)
+    if entries.shape[1] > 2:
+        fallen, winners = _by_version(entries, tags)
+        found = np.concatenate((tags[fallen] & ~np.uint32(1), tags[winners] | np.uint32(1)))
+        order = np.argsort(found, kind="stable")
+        return found[order], np.concatenate((numbers[fallen], numbers[winners]))[order]
     is_dirty = tags & np.uint32(1) == DIRTY_KEYS
     first_dirty = int(np.argmax(is_dirty)) if is_dirty.any() else len(tags)
     order, is_last = _in_order_of_keys(entries)
@@ -136,18 +157,31 @@ def _fallen(entries: Entries, tags: Tags) -> tuple[Numbers, Numbers]:
     falls = np.repeat(order[ends] >= first_dirty, np.diff(ends, prepend=-1)) & ~is_last
     has_fallen = np.zeros(len(entries), np.bool_)
     has_fallen[order[falls]] = True
-    return tags[has_fallen] >> np.uint32(1), entries[has_fallen, 1].astype(np.uint32) - np.uint32(1)
+    return tags[has_fallen] & ~np.uint32(1), numbers[has_fallen]
 
 
-def _by_source(sources: Numbers, numbers: Numbers) -> Iterator[tuple[int, Numbers]]:
-    """Yield the numbers of each source, whose entries must be adjacent."""
-    if len(sources):
-        starts = np.flatnonzero(np.append(True, sources[1:] != sources[:-1]))
-        yield from zip(sources[starts].tolist(), np.split(numbers, starts[1:]), strict=True)
+def _by_version(entries: Entries, tags: Tags) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the rows of the superseded entries, and those of clean ones that win against a dirty one; both ascending."""
+    is_dirty = tags & np.uint32(1) == DIRTY_KEYS
+    order, is_last = _in_order_of_keys(entries)
+    key_of: npt.NDArray[np.int64] = np.cumsum(is_last) - is_last
+    order = order[np.lexsort((order, entries[order, 2].view(np.int64), key_of))]
+    starts = np.flatnonzero(np.append(len(order) > 0, is_last[:-1]))
+    has_dirty = np.logical_or.reduceat(is_dirty[order], starts) if len(order) else is_last
+    falls = has_dirty[key_of] & ~is_last
+    wins = has_dirty[key_of] & is_last & ~is_dirty[order]
+    return np.sort(order[falls]), np.sort(order[wins])
+
+
+def _by_source(tags: Tags, numbers: Numbers) -> Iterator[tuple[int, Numbers]]:
+    """Yield the numbers of each tag, whose entries must be adjacent."""
+    if len(tags):
+        starts = np.flatnonzero(np.append(True, tags[1:] != tags[:-1]))
+        yield from zip(tags[starts].tolist(), np.split(numbers, starts[1:]), strict=True)
 
 
 def set_superseded(blob: Blob, dead: BitTable, start: int) -> None:
-    """Set the bits of the superseded records of a blob of stage 2. Its source's records begin at bit `start`."""
+    """Set the bits of the records of a blob of stage 2. Its source's records begin at bit `start`."""
     if blob.kind == SUPERSEDED_BITS:
         dead.put(start, np.frombuffer(blob.data, np.uint64))
     else:

@@ -9,7 +9,9 @@ superseded only by dirty ones, never by one another:
 
     numbers   0 1 2 …                                      of the data records in order, aborted ones left out
 
-Memory: the table, 24 bytes for each record of the segment, then 16 for each key; and its bitmaps.
+If records have versions, an entry has the version of its record, and the newest record of a key is the one with the highest.
+
+Memory: the table, 24 bytes for each record of the segment, then 16 for each key; and its bitmaps. With versions 48, then 24.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ from ...storage.filter.offset_map import OffsetMap
 from ...storage.filter.transaction_state import PassTransactions
 from ...storage.kernel import Stop
 from ...storage.segment.segment import LogSegment
+from ...storage.topics.versions import NO_VERSION, VersionSource
 from ..errors import CorruptSourceError, SourceChangedError, UsageError
 from .plan import KEY_HASH, CompactionPlan
 from .segment_bits import Numbers, SegmentBits, Words, pack, unpack
@@ -48,9 +51,8 @@ from .segment_bits import Numbers, SegmentBits, Words, pack, unpack
 CHUNK_BYTES = 1 << 20
 
 Entries = npt.NDArray[np.uint64]
-"""Entries of two words, in order of the hash: 64 bits of it; 32 more bits of it, and the record's number + 1."""
-
-NO_ENTRIES: Entries = np.empty((0, 2), np.uint64)
+"""Entries of two words, in order of the hash: 64 bits of it; 32 more bits of it, and the record's number + 1. With versions,
+a third word has the version."""
 
 
 class KeyScan(NamedTuple):
@@ -106,6 +108,7 @@ class _Scan:
         self._reader = ChunkReader(CHUNK_BYTES)
         self._headers_crc = 0
         self._record_bytes_max = plan.log_config.max_decompressed_message_bytes
+        self._versions = plan.log_config.version_source
 
     def run(self) -> KeyScan:
         position, end = self._position_of_border(), self._segment.size_bytes
@@ -119,7 +122,11 @@ class _Scan:
                 f"{self._path}: expected batch headers of CRC {self._source.headers_crc:#x}, found {self._headers_crc:#x}"
             )
         before = clean.keys.records - shared
-        return KeyScan(_entries(clean, 0), _entries(dirty, before), self._bits(clean, dirty, shared))
+        return KeyScan(
+            _entries(clean, 0, self._versions),
+            _entries(dirty, before, self._versions),
+            self._bits(clean, dirty, shared),
+        )
 
     def _position_of_border(self) -> int:
         """Return the position of the first batch that reaches the dirty part; the segment's end if none does."""
@@ -130,14 +137,16 @@ class _Scan:
 
     def _map(self, start_offset: int) -> tuple[OffsetMap, MapBuilder]:
         """Make a map that has room for all keys."""
-        records = max(1, self._source.record_count)
+        records = max(1, self._source.record_count) * (1 if self._versions is None else 2)
         offsets = OffsetMap(
             start_offset,
             max(self._source.end_offset, start_offset + 1),
             slots_max=records * 3 // 2 + 1,
             entries_max=records,
             secret=self._plan.secret,
+            version_source=self._versions,
         )
+        offsets.keys.visible_from = self._plan.log_start_offset
         return offsets, MapBuilder(offsets, start_offset, self._source.aborted, self._reader, self._record_bytes_max)
 
     def _feed(self, builder: MapBuilder, position: int, end: int) -> None:
@@ -199,7 +208,8 @@ class _Scan:
             dead = pack(np.concatenate((dead_before, dead_after)))
             tombs_before = unpack(_words(clean.tombstones, before), before)
             tombstones = pack(np.concatenate((tombs_before, tombs_after)))
-        return SegmentBits(before - shared + after, clean.keys.keyless + dirty.keys.keyless, dead, tombstones, echoes)
+        keyless = clean.keys.keyless + dirty.keys.keyless
+        return SegmentBits(before - shared + after, before, keyless, dead, tombstones, echoes)
 
     def _dead_in_clean(self, clean: OffsetMap) -> tuple[npt.NDArray[np.uint8], Numbers]:
         """Return the keyless records below the border, a byte each, and the echoes among the others."""
@@ -207,17 +217,21 @@ class _Scan:
         dead = unpack(_words(clean.dead, count), count)
         if int(dead.sum()) == clean.keys.keyless:
             return dead, _NONE
-        newest: dict[bytes, int] = {}
+        newest: dict[bytes, tuple[int, int]] = {}
         keys = list(self._clean_keys())
-        for number, key in enumerate(keys):
+        for number, (key, version) in enumerate(keys):
             dead[number] = key is None
             if key is not None:
-                newest[key] = number
-        pairs = [(number, newest[key]) for number, key in enumerate(keys) if key is not None and newest[key] != number]
+                newest[key] = max(newest.get(key, (version, number)), (version, number))
+        pairs = [
+            (number, newest[key][1])
+            for number, (key, _) in enumerate(keys)
+            if key is not None and newest[key][1] != number
+        ]
         return dead, np.array(pairs, np.uint32).reshape(-1)
 
-    def _clean_keys(self) -> Iterator[bytes | None]:
-        """Yield key by key in Python, a hundred times as slow: only for logs that differ from a pass's result."""
+    def _clean_keys(self) -> Iterator[tuple[bytes | None, int]]:
+        """Yield each key and version in Python, a hundred times as slow: only for logs that differ from a pass's result."""
         transactions = PassTransactions()
         transactions.add_aborted(self._source.aborted)
         for _, batch in self._segment.batches():
@@ -226,17 +240,33 @@ class _Scan:
             if batch.is_control:
                 transactions.on_control(batch)
             elif not transactions.on_data(batch):
-                yield from (span.key for span in batch.spans() if span.offset < self._border)
+                if self._versions is None:
+                    yield from ((span.key, 0) for span in batch.spans() if span.offset < self._border)
+                    continue
+                for record in batch.records():
+                    if record.offset < self._border:
+                        is_visible = record.offset >= self._plan.log_start_offset
+                        version = self._versions.version(record.timestamp, record.headers) if is_visible else NO_VERSION
+                        yield record.key, version
 
 
-def _entries(offsets: OffsetMap, before: int) -> Entries:
+def entry_words(versions: VersionSource | None) -> int:
+    """Return the number of words of an entry."""
+    return 2 if versions is None else 3
+
+
+def _entries(offsets: OffsetMap, before: int, versions: VersionSource | None) -> Entries:
     """Return a map's used slots, with their numbers raised by `before`."""
     if offsets.keys.entries == 0:
-        return NO_ENTRIES
+        return np.empty((0, entry_words(versions)), np.uint64)
     table = np.frombuffer(offsets.table, np.uint64).reshape(-1, 2)
-    entries: Entries = table[table[:, 1] != 0]
+    is_used = table[:, 1] != 0
+    entries: Entries = table[is_used]
     entries[:, 1] += np.uint64(before)
-    return entries
+    if offsets.versions is None:
+        return entries
+    found = np.frombuffer(offsets.versions, np.uint64).reshape(-1, 2)[is_used, 0]
+    return np.column_stack((entries, found))
 
 
 def _words(bits: array[int], count: int) -> Words:

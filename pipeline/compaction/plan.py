@@ -48,6 +48,8 @@ CONFIGS = (
     "preallocate",
 )
 """Attributes of LogConfig that affect a pass."""
+OTTLAS_CONFIGS = ("ottla_compaction_strategy", "ottla_compaction_strategy_header", "ottla_key_retention_ms")
+"""Attributes of LogConfig that affect a pass only if they are set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +93,7 @@ class CompactionPlan:
     key_hash: str
     """`KEY_HASH` of the process that made the plan."""
     config: Mapping[str, Any]
-    """`CONFIGS` and their values."""
+    """`CONFIGS` and their values, and those of `OTTLAS_CONFIGS` that are set."""
     last_records: Mapping[int, LastRecord]
     """Producer id -> its last record; producers whose last batch is above the range are left out."""
     sources: tuple[SourceSegment, ...]
@@ -203,7 +205,7 @@ def make_plan(
         raise ValueError(f"expected a secret of {SECRET_BYTES} bytes, found {len(secret)}")
     first_dirty, _ = first_dirty_offset(log, checkpoint)
     found = dirtiness_of(log, first_dirty, now_ms)
-    segments = found.segments if found.cleanable_bytes else ()
+    segments = found.segments if found.cleanable_bytes or found.key_overdue_ms else ()
     ends = [segment.base_offset for segment in segments[1:]] + [found.upper_offset]
     for segment, end in zip(segments, ends, strict=False):  # no segment, one end
         if overflows(segment, end):
@@ -249,7 +251,11 @@ def make_plan(
         now_ms=now_ms,
         secret=secret,
         key_hash=KEY_HASH,
-        config={name: getattr(log.config, name) for name in CONFIGS},
+        config={
+            name: value
+            for name in (*CONFIGS, *OTTLAS_CONFIGS)
+            if (value := getattr(log.config, name)) != getattr(_DEFAULTS, name) or name in CONFIGS
+        },
         last_records={
             producer_id: last
             for producer_id, last in log.producers.last_records().items()
@@ -261,6 +267,9 @@ def make_plan(
             for group in group_segments(segments, found.upper_offset, log.config)
         ),
     )
+
+
+_DEFAULTS = LogConfig()
 
 
 def _beyond(segment: LogSegment, end: int) -> CorruptSourceError:

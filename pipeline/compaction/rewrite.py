@@ -35,7 +35,7 @@ from ...storage.segment.cleaned import set_mtime
 from ...storage.segment.segment import LogSegment
 from ..errors import CorruptSourceError, PipelineError
 from ..stores.reading_files import ReadingFiles
-from .exchange import BITS, Blob, set_superseded
+from .exchange import BITS, WINNERS, Blob, set_superseded
 from .group_results import GroupResult, check_finished_group
 from .key_scan import CHUNK_BYTES, open_source
 from .plan import CompactionPlan
@@ -143,12 +143,16 @@ def dead_bits_of(plan: CompactionPlan, group: int, blobs: Sequence[Blob]) -> Dea
     for source, found in bits.items():
         dead.put(starts[source], found.dead)
         tombstones.put(starts[source], found.tombstones)
+    held = BitTable(count)
     for blob in blobs:
         if blob.kind != BITS:
-            set_superseded(blob, dead, starts[blob.source])
+            set_superseded(blob, held if blob.kind == WINNERS else dead, starts[blob.source])
     for source, found in bits.items():
         echoes = found.echoes.astype(np.uint64).reshape(-1, 2) + np.uint64(starts[source])
-        dead.set(echoes[dead.are_set(echoes[:, 1]), 0])
+        dead.set(echoes[dead.are_set(echoes[:, 1]) | held.are_set(echoes[:, 1]), 0])
+    has_versions = plan.log_config.version_source is not None
+    for source, found in bits.items() if has_versions else ():
+        held.set(np.arange(found.clean, found.numbered, dtype=np.uint64) + np.uint64(starts[source]))
     return DeadBits.from_arrays(
         dead.to_array(),
         tombstones.to_array(),
@@ -156,6 +160,7 @@ def dead_bits_of(plan: CompactionPlan, group: int, blobs: Sequence[Blob]) -> Dea
         keyless=sum(found.keyless for found in bits.values()),
         latest=plan.upper_offset - 1,
         ordinal_ends=ends,
+        held=held.to_array() if has_versions else None,
     )
 
 
@@ -174,6 +179,7 @@ def write_segment(
         delete_retention_ms=plan.log_config.delete_retention_ms,
         record_bytes_max=plan.log_config.max_decompressed_message_bytes,
         chunk_bytes=CHUNK_BYTES,
+        aged_up_to_ms=plan.log_config.aged_up_to_ms(plan.now_ms),
         transactions=plan.sources[numbers[0]].transactions,
     )
     segments = [open_source(plan, number, source_files) for number in numbers]

@@ -18,7 +18,7 @@ Words = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.uint32]
 Bools = npt.NDArray[np.bool_]
 
-_COUNTS = struct.Struct("=QQ")
+_COUNTS = struct.Struct("=QQQ")
 
 
 class SegmentBits(NamedTuple):
@@ -29,28 +29,31 @@ class SegmentBits(NamedTuple):
 
     numbered: int
     """Number of records that have numbers."""
+    clean: int
+    """Number of those below the first dirty offset; they come first."""
     keyless: int
     dead: Words
     """Records without a key, and those superseded by a dirty record of the segment."""
     tombstones: Words
     echoes: Numbers
-    """Pairs of numbers (older, newer) of clean records with one key: the older is removed exactly if the newer is.
+    """Pairs of numbers (older, newer) of clean records with one key: the older is removed exactly if the newer is, or if the
+    newer wins against a dirty one.
 
     Empty unless something other than a pass has moved the cleaner's checkpoint.
     """
 
     def to_bytes(self) -> bytes:
-        counts = _COUNTS.pack(self.numbered, self.keyless)
+        counts = _COUNTS.pack(self.numbered, self.clean, self.keyless)
         return b"".join((counts, self.dead.tobytes(), self.tombstones.tobytes(), self.echoes.tobytes()))
 
     @classmethod
     def from_bytes(cls, data: Buffer) -> SegmentBits:
-        count, keyless = _COUNTS.unpack_from(data)
+        count, clean, keyless = _COUNTS.unpack_from(data)
         words = (count + 63) // 64
         at = _COUNTS.size
         dead = np.frombuffer(data, np.uint64, words, at)
         tombstones = np.frombuffer(data, np.uint64, words, at + 8 * words)
-        return cls(count, keyless, dead, tombstones, np.frombuffer(data, np.uint32, -1, at + 16 * words))
+        return cls(count, clean, keyless, dead, tombstones, np.frombuffer(data, np.uint32, -1, at + 16 * words))
 
 
 class BitTable:

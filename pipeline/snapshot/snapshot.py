@@ -28,9 +28,12 @@ from numpy.typing import NDArray
 from ...storage.disk.checkpoints import write_atomically
 from ...storage.disk.os_files import OsFiles
 from ...storage.disk.paths import OFFSET_MAX
+from ...storage.topics.options import MAX_LONG
 from ..objects.object_files import ObjectFiles
 from ..records.fine_buckets import Buckets, Parted, buckets_for
 from ..records.key_hashes import HASH, ROWS_AT_ONCE, by_key, hashed, merged_as_they_come
+from ..records.versions import COLUMNS as VERSION_COLUMNS
+from ..records.versions import versions_of
 from ..source.reading import Task
 from ..source.split_reader import Wanted, read_split
 from ..steps import UNWATCHED, Watch
@@ -40,7 +43,7 @@ from ..stores.stores import Stores
 from .manifest import MANIFEST, Manifest, PartitionSpan
 from .parquet_files import opened, rows_of_file
 from .snapshot_folder import replacing
-from .snapshot_rounds import Piece, Round, RoundsDone, RunRound, WrittenPart, run_rounds
+from .snapshot_rounds import NO_VERSIONS, Piece, Round, RoundsDone, RunRound, Versions, WrittenPart, run_rounds
 from .targets import SnapshotTarget
 
 SCHEMA = pa.schema(
@@ -58,6 +61,8 @@ SCHEMA = pa.schema(
 """Schema of a snapshot's files."""
 
 NEWEST = np.dtype([*HASH, ("offset", "i8"), ("part", "i4"), ("is_deleted", "u1")])
+VERSIONED = np.dtype([*NEWEST.descr, ("version", "i8")])
+"""Rows of topics whose records have versions: the highest version of a key is its newest record."""
 NewestRows = NDArray[np.void]
 
 ROWS_A_BUCKET = 1 << 21
@@ -67,13 +72,20 @@ ROW_GROUP_ROWS, ROW_GROUP_BYTES = 1 << 17, 32 << 20
 """A row group ends with the batch that reaches either limit."""
 
 _KEYS = pa.schema([("key", pa.binary()), ("offset", pa.int64()), ("valueSize", pa.int32())])
+_VERSIONED_KEYS = pa.schema([*_KEYS, *(SCHEMA.field(name) for name in VERSION_COLUMNS)])
 
 
 def buckets_of(of: Round, at_once: int = 1) -> Buckets:
     """Return the number of buckets for a cluster that runs `at_once` tasks at a time. The result does not depend on it."""
     rows = sum(rows_at_most(task.split) for task in of.tasks)
     rows += sum(rows_of_file(path, of.objects) for path in of.written)
-    return buckets_for(rows * NEWEST.itemsize, len(of.pieces), ROWS_A_BUCKET * NEWEST.itemsize, at_once)
+    row_bytes = row_kind(of.versions).itemsize
+    return buckets_for(rows * row_bytes, len(of.pieces), ROWS_A_BUCKET * row_bytes, at_once)
+
+
+def row_kind(versions: Versions) -> np.dtype[np.void]:
+    """Return the type of the rows of a round."""
+    return VERSIONED if versions else NEWEST
 
 
 def rows_at_most(split: Split) -> int:
@@ -81,74 +93,93 @@ def rows_at_most(split: Split) -> int:
     return min(split.up_to_offset - split.from_offset, (split.end - split.start) // MIN_RECORD_BYTES)
 
 
-def keys_of(piece: Piece, number: int, objects: ObjectFiles) -> Iterator[NewestRows]:
+def keys_of(piece: Piece, number: int, objects: ObjectFiles, versions: Versions) -> Iterator[NewestRows]:
     """Yield the rows of a piece of a round's work. See `newest_of`.
 
     Args:
         number: The part's number, if it is a part of a log.
         objects: Files with addresses.
     """
-    return newest_of(piece, number) if isinstance(piece, Task) else _written_in(piece, objects)
+    if isinstance(piece, Task):
+        return newest_of(piece, number, versions)
+    return _written_in(piece, objects, row_kind(versions))
 
 
 def every_key(of: Round, watch: Watch = UNWATCHED) -> Iterator[NewestRows]:
     """Yield the rows of all pieces of a round's work, in this process."""
     searched = watch.step("parts searched", len(of.pieces))
     for number, piece in enumerate(of.pieces, of.first_part):
-        yield from keys_of(piece, number, of.objects)
+        yield from keys_of(piece, number, of.objects, of.versions)
         searched(1)
 
 
-def newest_of(task: Task, number: int, *, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[NewestRows]:
+def newest_of(
+    task: Task, number: int, versions: Versions = NO_VERSIONS, *, rows_at_once: int = ROWS_AT_ONCE
+) -> Iterator[NewestRows]:
     """Yield the newest offset of each key of a part, in order of the hash; many keys come in pieces of about `rows_at_once`.
 
     Raises:
         CorruptSourceError: A batch is damaged.
     """
-    return merged_as_they_come(_rows_of(task, number), newest, rows_at_once)
+    return merged_as_they_come(_rows_of(task, number, versions), newest, rows_at_once)
 
 
-def _rows_of(task: Task, number: int) -> Iterator[NewestRows]:
-    for batch in read_split(task.split, Wanted(_KEYS, task.aborted)):
+def _rows_of(task: Task, number: int, versions: Versions) -> Iterator[NewestRows]:
+    source, kind = versions.get(task.split.of.topic), row_kind(versions)
+    schema = _KEYS if source is None else _VERSIONED_KEYS
+    for batch in read_split(task.split, Wanted(schema, task.aborted)):
         batch = batch.filter(batch.column("key").is_valid())
         if not batch.num_rows:
             continue
         encoded = batch.column("key").dictionary_encode()
         code = encoded.indices.to_numpy(zero_copy_only=False)
-        rows = _hashed(encoded.dictionary, task.split.of.partition)
+        rows = _hashed(encoded.dictionary, task.split.of.partition, kind)
         rows["part"] = number
+        if source is not None:
+            versions_here = versions_of(batch, source)
+            order = np.argsort(versions_here, kind="stable")
+            batch, code = batch.take(pa.array(order)), code[order]
+            rows["version"][code] = versions_here[order]
         # The last of several assignments to one place counts.
         rows["offset"][code] = batch.column("offset").to_numpy()
         rows["is_deleted"][code] = batch.column("valueSize").is_null().to_numpy(zero_copy_only=False)
         yield rows
 
 
-def _written_in(path: str, objects: ObjectFiles) -> Iterator[NewestRows]:
+def _written_in(path: str, objects: ObjectFiles, kind: np.dtype[np.void]) -> Iterator[NewestRows]:
     """Yield the keys of a file of a snapshot, as the newest of all and deleted, so that they get no second row."""
-    return merged_as_they_come(_rows_in(path, objects), newest)
+    return merged_as_they_come(_rows_in(path, objects, kind), newest)
 
 
-def _rows_in(path: str, objects: ObjectFiles) -> Iterator[NewestRows]:
+def _rows_in(path: str, objects: ObjectFiles, kind: np.dtype[np.void]) -> Iterator[NewestRows]:
     with opened(path, objects) as file:
         for batch in file.iter_batches(columns=["key", "partition"]):
             partitions = batch.column("partition").to_numpy()
             for partition in np.unique(partitions).tolist():
-                rows = _hashed(batch.column("key").filter(pa.array(partitions == partition)), partition)
+                rows = _hashed(batch.column("key").filter(pa.array(partitions == partition)), partition, kind)
                 rows["part"], rows["offset"], rows["is_deleted"] = -1, OFFSET_MAX, 1
+                if kind == VERSIONED:
+                    rows["version"] = MAX_LONG
                 yield rows
 
 
-def _hashed(keys: pa.Array, partition: int) -> NewestRows:
+def _hashed(keys: pa.Array, partition: int, kind: np.dtype[np.void]) -> NewestRows:
     """Return a row for each of these keys. The salt makes keys of other partitions different ones."""
-    return hashed(keys, NEWEST, salt=partition.to_bytes(4))
+    return hashed(keys, kind, salt=partition.to_bytes(4))
 
 
 def newest(rows: Iterable[NewestRows]) -> NewestRows:
-    """Return one row for each key: the one with the highest offset."""
-    every: NewestRows = np.concatenate([np.empty(0, NEWEST), *rows])
+    """Return one row for each key: the one with the highest offset, or version if rows have any."""
+    found = [each for each in rows if len(each)]
+    every: NewestRows = np.concatenate(found) if found else np.empty(0, NEWEST)
     order, starts = by_key(every)
     if len(starts) == len(every):
         return every[order]
+    if every.dtype == VERSIONED:
+        key_of = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(every)))
+        by_version = order[np.lexsort((every["offset"][order], every["version"][order], key_of))]
+        highest: NewestRows = every[by_version[np.append(starts[1:], len(every)) - 1]]
+        return highest
     offsets = every["offset"][order]
     best = np.repeat(np.maximum.reduceat(offsets, starts), np.diff(starts, append=len(every)))
     newest_at = np.flatnonzero(offsets == best)  # a key may be listed twice with one offset: the first one suffices

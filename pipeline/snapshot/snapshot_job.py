@@ -17,7 +17,7 @@ from ..spark.blobs import BlobRows
 from ..spark.task_logs import logged
 from ..spark.tasks import Batches, attempt_of, collected, mapped, row, tasks_at_once
 from ..steps import UNWATCHED, Watch
-from .snapshot import NEWEST, NewestRows, buckets_of, chosen, keys_of, write_part
+from .snapshot import NewestRows, buckets_of, chosen, keys_of, row_kind, write_part
 from .snapshot_rounds import Piece, Round, RunRound, WrittenPart
 from .targets import SnapshotTarget
 
@@ -62,6 +62,7 @@ def picked(spark: SparkSession, of: Round, buckets: Buckets | None, watch: Watch
     searched = watch.step("parts searched", len(of.pieces))
     judged = watch.step("buckets of keys chosen from", shared_out.coarse)
     first_part, objects = of.first_part, of.objects
+    versions, kind = dict(of.versions), row_kind(of.versions)
 
     def find(batches: Batches) -> Batches:
         found = (rows for (number, _), data in _BLOBS.read(batches) for rows in rows_of(number, pickle.loads(data)))
@@ -71,11 +72,11 @@ def picked(spark: SparkSession, of: Round, buckets: Buckets | None, watch: Watch
 
     def rows_of(number: int, piece: Piece) -> Iterator[NewestRows]:
         with logged(f"{piece_text(piece)}: keys"):
-            yield from keys_of(piece, first_part + number, objects)
+            yield from keys_of(piece, first_part + number, objects, versions)
         searched(1)
 
     def choose(batches: Batches) -> Batches:
-        rows = (np.frombuffer(data, NEWEST) for _, data in _BLOBS.read(batches))
+        rows = (np.frombuffer(data, kind) for _, data in _BLOBS.read(batches))
         found = chosen(rows, buckets=shared_out)
         yield from _BLOBS.rows(((part - first_part, 0), offsets.tobytes()) for part, offsets in found)
         judged(1)

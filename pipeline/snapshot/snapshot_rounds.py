@@ -20,11 +20,13 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple, NoReturn
 
 from ...storage.disk import paths
 from ...storage.disk.paths import TopicPartition
-from ..errors import CorruptSourceError, SourceChangedError
+from ...storage.topics.versions import VersionSource
+from ..errors import CorruptSourceError, SourceChangedError, UsageError
 from ..objects.addresses import is_address
 from ..objects.object_files import ObjectFiles
 from ..source.read_options import MAX_PARTITION_BYTES_DEFAULT
@@ -45,6 +47,11 @@ WAITS_MAX = 500
 
 Piece = Task | str
 """A part of a log, or a file of the rounds before."""
+
+
+Versions = Mapping[str, VersionSource]
+"""The topics whose records have versions, and where these are."""
+NO_VERSIONS: Versions = MappingProxyType({})
 
 
 class RoundEnd(NamedTuple):
@@ -70,6 +77,7 @@ class Round:
     log_starts: Mapping[TopicPartition, int]
     objects: ObjectFiles
     """Files with addresses, not on this machine's file systems."""
+    versions: Versions
 
     @property
     def pieces(self) -> Sequence[Piece]:
@@ -141,6 +149,8 @@ def _round(
     written: Sequence[str],
 ) -> Round:
     tasks: list[Task] = []
+    partitions = list(partitions)
+    versions = _versions_in(store, {tp.topic for tp in partitions})
     ends: dict[TopicPartition, RoundEnd] = {}
     log_starts: dict[TopicPartition, int] = {}
     sees_all = True
@@ -166,7 +176,19 @@ def _round(
         written=tuple(written),
         log_starts=log_starts,
         objects=objects_of(store.stores[0].files),
+        versions=versions,
     )
+
+
+def _versions_in(store: Store | Stores, topics: Iterable[str]) -> Versions:
+    """Return the topics whose records have versions; none if the catalog cannot be read."""
+    found = dict[str, VersionSource]()
+    for topic in topics:
+        with suppress(UsageError, CorruptSourceError):
+            source = store.stores[0].home.config_of(topic).version_source
+            if source is not None:
+                found[topic] = source
+    return found
 
 
 def _sees_all(log: OpenLog) -> bool:

@@ -24,6 +24,7 @@ from ...storage.disk import paths
 from ...storage.disk.checkpoints import CorruptCheckpointError
 from ...storage.disk.files import Files
 from ...storage.disk.paths import TopicPartition
+from ...storage.logs.record_counts import RecordCounter
 from ...storage.logs.segments import SegmentList
 from ...storage.produce import producer_snapshots
 from ...storage.produce.producers import ProducerStates
@@ -58,6 +59,11 @@ class StoredLog:
     """End of the data that a server guarantees and decides; see the module."""
     cleaner_checkpoint: int | None
     """Offset up to which the log is clean; None if unknown."""
+
+    @property
+    def counter(self) -> RecordCounter:
+        """A counter that knows nothing."""
+        return RecordCounter(self.log_end_offset)
 
     @property
     def last_stable_offset(self) -> int:

@@ -157,6 +157,8 @@ def scope_of_plan(plan: CompactionPlan, files: Files) -> Scope:
             dirty_from=plan.first_dirty_offset,
             is_exact=True,
             pinned=frozenset(pinned | {plan.high_watermark - 1}),
+            version_source=plan.log_config.version_source,
+            aged_up_to_ms=plan.log_config.aged_up_to_ms(plan.now_ms),
         ),
     )
 
@@ -175,6 +177,8 @@ def _promises(store: Store, tp: TopicPartition, config: LogConfig, now_ms: int, 
         log_start_offset=log_start_offset,
         now_ms=now_ms,
         delete_retention_ms=config.delete_retention_ms,
+        version_source=config.version_source,
+        aged_up_to_ms=config.aged_up_to_ms(now_ms),
     )
 
 

@@ -9,6 +9,9 @@ Memory: 49 bytes a row; merging takes about 250 bytes for each row that is merge
 
 A key keeps its promise if its newest record exists, or was a tombstone that could be removed, and if the compacted part has
 no older record of it.
+
+If records have versions (`topics.versions`), the highest version in the compacted part is the newest record, and a row has 16
+bytes more. All passes over the log must have had the same strategy.
 """
 
 from __future__ import annotations
@@ -39,6 +42,13 @@ KEY_ROW = np.dtype(
         ),  # the oldest removed offset that only a dirty record may supersede; OFFSET_MAX without one
     ]
 )
+VERSIONED_ROW = np.dtype(
+    [
+        *KEY_ROW.descr,  # with versions, 2 in `last_ok` means that the newest record is in the result
+        ("version", "i8"),  # that of the newest record
+        ("final_left", "i8"),  # the last offset of the compacted part that is in the result; -1 if none is
+    ]
+)
 KeyRows = NDArray[np.void]
 NO_KEYS: KeyRows = np.empty(0, KEY_ROW)
 
@@ -62,19 +72,23 @@ class Verdict(NamedTuple):
 class KeyTable:
     """Rows of one range."""
 
-    def __init__(self, *, clean_end: int, dirty_from: int, rows_at_once: int = ROWS_AT_ONCE) -> None:
+    def __init__(
+        self, *, clean_end: int, dirty_from: int, has_versions: bool = False, rows_at_once: int = ROWS_AT_ONCE
+    ) -> None:
         """
         Args:
             clean_end: Offset below which the log is compacted.
             dirty_from: Records below it are removed only for one at or above it.
+            has_versions: Whether records have versions; then only those of the compacted part may be added.
         """
+        self._kind = row_kind(has_versions)
         self._clean_end = clean_end
         self._dirty_from = dirty_from
         self._rows_at_once = rows_at_once
         self._parts: list[KeyRows] = []
         self._count = 0
 
-    def add(self, keys: pa.Array, offsets: Int64s, left: Bools, excused: Bools) -> None:
+    def add(self, keys: pa.Array, offsets: Int64s, left: Bools, excused: Bools, versions: Int64s | None = None) -> None:
         """Add records with their keys, in order of the offset.
 
         Args:
@@ -85,10 +99,21 @@ class KeyTable:
             return
         encoded = keys.dictionary_encode()
         code = encoded.indices.to_numpy(zero_copy_only=False)
-        rows = hashed(encoded.dictionary, KEY_ROW)
+        rows = hashed(encoded.dictionary, self._kind)
         # The last of several assignments to one place counts: forward for the newest, backward for the oldest.
-        rows["last"][code] = offsets
-        rows["last_ok"][code] = left | excused
+        if versions is None:
+            rows["last"][code] = offsets
+            rows["last_ok"][code] = left | excused
+        else:
+            order = np.argsort(versions, kind="stable")
+            for name, values in (
+                ("last", offsets),
+                ("version", versions),
+                ("last_ok", np.where(left, 2, excused.astype(np.int64))),
+            ):
+                rows[name][code[order]] = values[order]
+            rows["final_left"] = NONE_BELOW
+            rows["final_left"][code[left]] = offsets[left]
         rows["last_clean"], rows["first_left"], rows["first_lost"] = NONE_BELOW, NONE_ABOVE, NONE_ABOVE
         clean = offsets < self._clean_end
         rows["last_clean"][code[clean]] = offsets[clean]
@@ -116,24 +141,47 @@ class KeyTable:
         return merge(parts)
 
 
+def row_kind(has_versions: bool) -> np.dtype[np.void]:
+    """Return the type of the rows."""
+    return VERSIONED_ROW if has_versions else KEY_ROW
+
+
 def merge(parts: Iterable[KeyRows]) -> KeyRows:
     """Return one row for each key of the parts."""
-    rows = np.concatenate([NO_KEYS, *parts])
+    found = list(parts)
+    rows = np.concatenate(found) if found else NO_KEYS
     if not len(rows):
         return rows
     order, starts = by_key(rows)
     merged = rows[order[starts]]
+    if "version" in (rows.dtype.names or ()):
+        key_of = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(rows)))
+        by_rank = np.lexsort((rows["last"][order], rows["version"][order], key_of))
+        newest = rows[order[by_rank][np.append(starts[1:], len(rows)) - 1]]
+        for name in ("last", "last_ok", "version"):
+            merged[name] = newest[name]
+        _combine(merged, rows, order, starts, (*_BEST, ("final_left", np.maximum)))
+        return merged
     last = rows["last"][order]
     merged["last"] = np.maximum.reduceat(last, starts)
     is_last = last == np.repeat(merged["last"], np.diff(starts, append=len(rows)))
     merged["last_ok"] = np.maximum.reduceat(rows["last_ok"][order] * is_last, starts)
-    for name, best in (("last_clean", np.maximum), ("first_left", np.minimum), ("first_lost", np.minimum)):
-        merged[name] = best.reduceat(rows[name][order], starts)
+    _combine(merged, rows, order, starts, _BEST)
     return merged
 
 
-def from_bytes(data: bytes | memoryview) -> KeyRows:
-    return np.frombuffer(data, KEY_ROW)
+_BEST = (("last_clean", np.maximum), ("first_left", np.minimum), ("first_lost", np.minimum))
+
+
+def _combine(
+    merged: KeyRows, rows: KeyRows, order: Int64s, starts: Int64s, best_of: Iterable[tuple[str, np.ufunc]]
+) -> None:
+    for name, best in best_of:
+        merged[name] = best.reduceat(rows[name][order], starts)
+
+
+def from_bytes(data: bytes | memoryview, has_versions: bool = False) -> KeyRows:
+    return np.frombuffer(data, row_kind(has_versions))
 
 
 def judge(rows: KeyRows, *, dirty_from: int, at_most: int) -> tuple[int, list[Verdict]]:
@@ -144,9 +192,17 @@ def judge(rows: KeyRows, *, dirty_from: int, at_most: int) -> tuple[int, list[Ve
         dirty_from: As in `KeyTable`.
     """
     supersedes = rows["last_clean"] >= dirty_from
+    left = [(LEFT, supersedes & (rows["first_left"] < rows["last_clean"]), "first_left")]
+    if "version" in (rows.dtype.names or ()):
+        supersedes_left, newest = supersedes & (rows["last_ok"] == 2), rows["last"]
+        is_before = supersedes_left & (rows["first_left"] < newest)
+        left = [
+            (LEFT, is_before, "first_left"),
+            (LEFT, supersedes_left & ~is_before & (rows["final_left"] > newest), "final_left"),
+        ]
     found = (
         (LOST_NEWEST, rows["last_ok"] == 0, "last"),
-        (LEFT, supersedes & (rows["first_left"] < rows["last_clean"]), "first_left"),
+        *left,
         (LOST_CLEAN, ~supersedes & (rows["first_lost"] < NONE_ABOVE), "first_lost"),
     )
     count, verdicts = 0, list[Verdict]()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from ...storage.topics.versions import VersionSource
 from .log_view import SegmentRef
 from .txn_audit import NO_TRANSACTIONS, Transactions
 
@@ -35,6 +36,10 @@ class Promises:
     """Whether the result must be that of one pass at `now_ms`: everything removable was removed, with this pass's horizons."""
     pinned: frozenset[int] = frozenset()
     """Last offsets of batches that must stay, even without their records."""
+    version_source: VersionSource | None = None
+    """Where the versions are that decide which record of a key is its newest; None: the offset decides."""
+    aged_up_to_ms: int = -1
+    """Largest timestamp of records with a value that a pass removes for their age; -1: of none."""
     transactions: Transactions = NO_TRANSACTIONS
     """Transactions by the markers of both sides."""
     own_transactions: Transactions = NO_TRANSACTIONS

@@ -65,7 +65,11 @@ class _Audit:
         self._promises = promises
         self._files = files
         self._result = RangeResult()
-        self._keys = KeyTable(clean_end=promises.clean_end, dirty_from=promises.dirty_from)
+        self._keys = KeyTable(
+            clean_end=promises.clean_end,
+            dirty_from=promises.dirty_from,
+            has_versions=promises.version_source is not None,
+        )
         self._places = BatchPlaces()
         self._epoch = -1
         self._pinned = np.array(sorted(promises.pinned), np.int64)
@@ -145,6 +149,8 @@ class _Audit:
         self._compare_records(before, after, rows[found], np.flatnonzero(found))
         left = np.isin(before.offsets, after.offsets)
         excused = before.is_tombstone & self._is_due(before.horizons_ms, sealed_ms)
+        is_aged = (before.timestamps_ms >= 0) & (before.timestamps_ms <= self._promises.aged_up_to_ms)
+        excused |= before.is_data & ~before.is_tombstone & is_aged
         self._note(before, self._keyed(before), left, excused)
         if self._promises.is_exact:
             self._compare_exactly(before, after, left, excused)
@@ -156,9 +162,13 @@ class _Audit:
         )
 
     def _note(self, table: RecordTable, chosen: Bools, left: Bools, excused: Bools) -> None:
+        source = self._promises.version_source
+        if source is not None:
+            chosen = chosen & (table.offsets < self._promises.clean_end)  # a later record has not competed yet
         rows = np.flatnonzero(chosen)
         keys = table.keys if len(rows) == len(table) else table.keys.take(rows)
-        self._keys.add(keys, table.offsets[rows], left[rows], excused[rows])
+        versions = None if source is None else table.versions(source)[rows]
+        self._keys.add(keys, table.offsets[rows], left[rows], excused[rows], versions)
 
     def _is_due(self, horizons_ms: Int64s, sealed_ms: int) -> Bools:
         """Return which tombstones and markers may have been removed, by the delete horizons of their batches."""
@@ -253,9 +263,15 @@ class _Audit:
     def _compare_exactly(self, before: RecordTable, after: RecordTable, left: Bools, excused: Bools) -> None:
         """Report differences in what one pass removes and marks independently of the keys."""
         inside = before.is_data & (before.offsets < self._promises.clean_end)
-        must_go = inside & (before.is_keyless | (excused & ~before.is_aborted)) & left
+        # With versions, a pass keeps a tombstone past its horizon that supersedes a later record.
+        expired = excused & ~before.is_aborted & (self._promises.version_source is None)
+        must_go = inside & (before.is_keyless | expired) & left
         self._report_each(
-            before, must_go, "keyless records and tombstones past their horizon are gone", "no record", "this one"
+            before,
+            must_go,
+            "keyless records, tombstones past their horizon and aged records are gone",
+            "no record",
+            "this one",
         )
         unmarked = after.is_tombstone & (after.horizons_ms == NO_HORIZON) & (after.offsets < self._promises.clean_end)
         self._report_each(after, unmarked, "a tombstone that is kept has a delete horizon", "a delete horizon", "none")

@@ -11,9 +11,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ...protocol.records import CONTROL_BIT, DELETE_HORIZON_BIT
+from ...storage.topics.versions import VersionSource
 from ..records.arrow import gather
 from ..records.batch_window import BatchWindow, Bools, Int64s
 from ..records.columns import RecordColumns
+from ..records.versions import header_versions
 from .log_view import Report, decoded
 from .segment_checks import check_timestamps
 from .txn_audit import Span, is_aborted
@@ -56,6 +58,12 @@ class RecordTable:
     def place(self, row: int) -> tuple[BatchWindow, int]:
         """Return the window of a record's batch, and the batch's row in it."""
         return self.windows[int(self.window[row])], int(self.batch[row])
+
+    def versions(self, source: VersionSource) -> Int64s:
+        """Return the version of each record."""
+        if source.header is None:
+            return self.timestamps_ms
+        return header_versions(source.header, self.header_counts, self.header_names, self.header_values)
 
     def headers_of(self, rows: NDArray[np.intp]) -> tuple[pa.Array, pa.Array]:
         """Return names and values of these records' headers, one after the other."""

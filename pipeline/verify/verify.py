@@ -114,9 +114,10 @@ def judge_blobs(blobs: Iterable[tuple[int, Buffer]], promises: Promises, buckets
     """Judge the blobs of some coarse buckets, complete for each of them: yields pickled results of ranges, and verdicts."""
     rows: dict[int, Parted] = {}
     held_bytes, fine = ROWS_A_BUCKET * KEY_ROW.itemsize, np.uint64(buckets.fine)
+    has_versions = promises.version_source is not None
     for bucket, data in blobs:
         if data[0]:
-            own = from_bytes(memoryview(data)[1:])
+            own = from_bytes(memoryview(data)[1:], has_versions)
             put_by = rows.setdefault(bucket, Parted(buckets.fine, held_bytes))
             put_by.add(buckets.bucket_numbers(own["high"]) % fine, (own,))
         else:

@@ -110,7 +110,8 @@ def is_worth_it(chosen: LogToClean, now_ms: int, must_stop: Callable[[], bool]) 
         if must_stop():
             raise AbortedError
 
-    return is_any_reached(chosen.segments, now_ms, checkpoint)
+    aged_up_to_ms = chosen.log.config.aged_up_to_ms(now_ms)
+    return is_any_reached(chosen.segments, now_ms, checkpoint, aged_up_to_ms=aged_up_to_ms)
 
 
 def report(chosen: LogToClean, end_offset: int, stats: CleanStats) -> None:

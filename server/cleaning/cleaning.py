@@ -25,7 +25,7 @@ from ...storage.cleaning.dirtiness import LogToClean
 from ...storage.disk.files import AbortedError, Files, WouldWaitError
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log import Log
-from ...storage.logs.retention import may_have_deletable
+from ...storage.logs.retention import is_active_aged, may_have_deletable
 from ...storage.steps import Steps
 from ...storage.topics.config import LogConfig
 from ..config.live_config import LiveConfig
@@ -317,7 +317,12 @@ class Cleaning:
                 await time_slice.next()
             now_ms = self.clock.now_ms()
             async for each in time_slice.each(
-                [log for log in some if log.config.is_compact == compacted and may_have_deletable(log, now_ms)]
+                [
+                    log
+                    for log in some
+                    if log.config.is_compact == compacted
+                    and (may_have_deletable(log, now_ms) or is_active_aged(log, now_ms))
+                ]
             ):
                 if each.config.is_compact == compacted:
                     await self.retain_one(each)
@@ -336,6 +341,11 @@ class Cleaning:
     async def _delete_old_segments(self, candidate: Log, done: Deleted) -> None:
         """Run retention on one log that is held for it. Errors are logged and do not affect other logs."""
         try:
+            if is_active_aged(candidate, self.clock.now_ms()):
+                if not (active := candidate.segments.active).is_ready:
+                    await in_thread(Work.READ, data_dir_of(candidate), active.get_ready)
+                if is_active_aged(candidate, self.clock.now_ms()):
+                    candidate.roll(self.clock.now_ms())
             # Thousands of segments are deleted in several steps, which stop if another operation wants the log.
             while await self._delete_some(candidate, done) and not self.manager.is_aborting(candidate.topic_partition):
                 pass

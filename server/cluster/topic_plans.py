@@ -85,7 +85,7 @@ class Planner:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
         check_name(name)
         self.check_free(name)
-        check_topic_configs(self._live_config.current, configs or {})
+        check_topic_configs(self._live_config.current, configs or {}, name)
         replicas = (
             self._assigned(assignments, num_partitions, replication_factor)
             if assignments

@@ -61,7 +61,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 """Pauses between two readings of a topic."""
 TICK_S = 1.0
 """Interval at which a broker of Ottla removes files that are due."""
-_POLICY = "cleanup.policy"
+_POLICY, _STRATEGY, _BY_OFFSET = "cleanup.policy", "ottla.compaction.strategy", "offset"
 _NEEDED = "not authorized for topic {}: erasing needs READ, WRITE and DESCRIBE_CONFIGS on the topic, --prove only READ"
 _BY_THEMSELVES = frozenset({Why.DELETED_FILE, Why.DELETED_PARTITION, Why.CLEANED_FILE, Why.SWAP_FILE})
 """Reasons that end without another action."""
@@ -293,14 +293,20 @@ def _admin(options: argparse.Namespace, cluster: ClusterViews) -> tuple[Admin | 
 
 
 def _check(cluster: ClusterViews, topic: Topic) -> None:
-    """Refuse a topic in which tombstones remove nothing."""
+    """Refuse a topic in which tombstones remove nothing, or not all."""
     if topic.is_internal:
         raise CommandError(f"topic {topic.name} is internal: its keys are those of the brokers")
-    policy = next((each.value or "" for each in cluster.kafka.configs("topic", topic.name) if each.name == _POLICY), "")
+    configs = {each.name: each.value or "" for each in cluster.kafka.configs("topic", topic.name)}
+    policy = configs.get(_POLICY, "")
     if "compact" not in policy.split(","):
         raise CommandError(
             f"topic {topic.name} is not compacted: {_POLICY} is {policy}, so tombstones remove nothing; --prove shows where the"
             " keys are, and when retention deletes them"
+        )
+    if (strategy := configs.get(_STRATEGY, _BY_OFFSET)) != _BY_OFFSET:
+        raise CommandError(
+            f"topic {topic.name} has {_STRATEGY}={strategy}: a tombstone removes only values with lower versions; write one with"
+            f" the highest version of its key, then run `ottla compact {topic.name} --force`; --prove shows what is left"
         )
 
 

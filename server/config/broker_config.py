@@ -32,7 +32,7 @@ Texts = Mapping[str, str]
 
 NO_TEXTS: Texts = MappingProxyType({})
 
-_INTERNAL_TOPICS = {
+INTERNAL_TOPICS = {
     "__consumer_offsets": "offsets.topic",
     "__share_group_state": "share.coordinator.state.topic",
     "__transaction_state": "transaction.state.log",
@@ -184,7 +184,7 @@ class BrokerConfig(BrokerOptions):
 
     def internal_topic(self, name: str) -> tuple[int, int, dict[str, str]]:
         """Return partitions, replication factor and config overrides of an internal topic. KeyError for any other topic."""
-        prefix = _INTERNAL_TOPICS[name]
+        prefix = INTERNAL_TOPICS[name]
         partitions, factor, segment_bytes = (
             self.value(f"{prefix}.{what}") for what in ("num.partitions", "replication.factor", "segment.bytes")
         )

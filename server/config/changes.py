@@ -13,7 +13,7 @@ from ...protocol.codegen import MAX_STRING_BYTES
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.topics.config import TOPIC_OPTIONS, ConfigError, LogConfig
 from ...storage.topics.options import Option, OptionType, UpdateMode, format_value
-from .broker_config import BrokerConfig, ConfigSource, Texts
+from .broker_config import INTERNAL_TOPICS, BrokerConfig, ConfigSource, Texts
 from .group_configs import check_group_configs
 from .options.known_options import BROKER_OPTIONS, find_option
 from .options.quota_options import PER_LISTENER as CONNECTION_LIMITS
@@ -58,13 +58,21 @@ class ConfigChange(NamedTuple):
     operation: int = ConfigOperation.SET
 
 
-def check_topic_configs(config: BrokerConfig, overrides: Texts) -> LogConfig:
+def check_topic_configs(config: BrokerConfig, overrides: Texts, topic: str = "") -> LogConfig:
     """Return the configuration that a topic with these overrides would have.
+
+    Args:
+        topic: The name of the topic; internal ones take no option of Ottla's, as coordinators read their logs by offset.
 
     Raises:
         KafkaError: INVALID_CONFIG, naming value, option and bound.
     """
-    for name in overrides:
+    for name, text in overrides.items():
+        if topic in INTERNAL_TOPICS and name.startswith("ottla."):
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"Invalid value {text} for configuration {name}: not allowed on the internal topic {topic}",
+            )
         if name not in TOPIC_OPTIONS:
             from difflib import get_close_matches  # imported here to keep it out of the start
 
@@ -77,14 +85,19 @@ def check_topic_configs(config: BrokerConfig, overrides: Texts) -> LogConfig:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
 
-def alter_topic(config: BrokerConfig, overrides: Texts, changes: Iterable[ConfigChange]) -> dict[str, str]:
+def alter_topic(
+    config: BrokerConfig, overrides: Texts, changes: Iterable[ConfigChange], topic: str = ""
+) -> dict[str, str]:
     """Return the overrides of a topic after `changes`. AlterConfigs, which replaces all of them, starts from none.
+
+    Args:
+        topic: As of `check_topic_configs`.
 
     Raises:
         KafkaError: INVALID_CONFIG, or INVALID_REQUEST for changes that contradict themselves.
     """
     changed = _apply(overrides, changes, TOPIC_OPTIONS.get, config)
-    check_topic_configs(config, changed)
+    check_topic_configs(config, changed, topic)
     return changed
 
 

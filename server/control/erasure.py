@@ -86,7 +86,17 @@ async def erase_keys(
         keys: The keys.
         encoding: Encoding of the keys.
         partitions: Partition numbers (default: all partitions of the topic).
+
+    Raises:
+        ControlError: CONFLICT: the topic has an `ottla.compaction.strategy`, by which an older value may win against a tombstone.
     """
+    config = logs_of(broker, topic)[0].config
+    if config.version_source is not None:
+        raise ControlError(
+            Kind.CONFLICT,
+            f"topic {topic} has ottla.compaction.strategy={config.ottla_compaction_strategy}: a tombstone removes only values"
+            " with lower versions; write one with the highest version of its key, then compact the topic",
+        )
     return await compact_logs(broker, topic, partitions, force=True, erased_keys=_decoded(keys, encoding))
 
 

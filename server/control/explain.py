@@ -133,13 +133,19 @@ def outlook(record: KeyRecord, history: KeyHistory) -> str:
         whys = {
             RemovalReason.SUPERSEDED: "",
             RemovalReason.TOMBSTONE: f": its delete horizon has passed{_PASSES}",
+            RemovalReason.AGED: f": it is older than ottla.key.retention.ms={history.key_retention_ms}",
             RemovalReason.ABORTED: ": its transaction was aborted",
         }
         return f"the next pass removes it{whys[record.goes]}"
     bound = _BOUNDS[history.bound_by]
     match record.stays:
         case RetentionReason.NEWEST:
-            return "kept: newest record of its key"
+            if history.key_retention_ms < 0 or record.value_bytes is None or record.timestamp_ms < 0:
+                return "kept: newest record of its key"
+            aged_ms = record.timestamp_ms + history.key_retention_ms
+            return (
+                f"kept: newest record of its key; removed for its age by the first pass at or after {moment(aged_ms)}"
+            )
         case RetentionReason.BOUND:
             return f"kept by the next pass, which ends at offset {history.upper_offset} because of {bound}"
         case RetentionReason.SUPERSEDED_BEYOND_BOUND:
@@ -148,6 +154,10 @@ def outlook(record: KeyRecord, history: KeyHistory) -> str:
             return "kept: a pass looks for newer records only in the dirty part, and the one that supersedes this record is not there"
         case RetentionReason.DELETE_HORIZON:
             return f"removed by the first pass at or after {moment(record.delete_horizon_ms)}{_PASSES}"
+        case RetentionReason.SUPERSEDES_NOW:
+            return (
+                "its time has passed, but the next pass may remove later records for it; the pass after that removes it"
+            )
         case _:
             return (
                 f"the next pass sets its delete horizon, delete.retention.ms={history.delete_retention_ms} later; the first pass"

@@ -92,7 +92,7 @@ async def alter_topic_configs(broker: Broker, topic: Name, configs: Mapping[str,
         there = topic_named(broker.services.topics, topic)
         present = services.cluster.topic_configs(topic)
         try:
-            wished = alter_topic(services.config.current, present, changes)
+            wished = alter_topic(services.config.current, present, changes, topic)
             if wished != present:
                 await services.config_changes.alter_topics({there: wished})
         except KafkaError as error:

@@ -234,7 +234,7 @@ def _changed_topic(
     if topic is None:
         raise unknown_topic(wanted.name)
     present = services.cluster.topic_configs(wanted.name)
-    return topic, present, alter_topic(services.config.current, {} if replace else present, wanted.changes)
+    return topic, present, alter_topic(services.config.current, {} if replace else present, wanted.changes, wanted.name)
 
 
 def _node_id(ctx: Context, name: str) -> int:

@@ -26,6 +26,10 @@ class CleanStats:
     segments_before: int = 0
     segments_after: int = 0
     removed: RemovedRecords = field(default_factory=RemovedRecords)
+    oldest_kept_ms: int = 0
+    """Least timestamp of the records that stay and may go for their age; the largest number: there are none; 0: it is unknown."""
+    aged_up_to_ms: int = -1
+    """Largest timestamp of the records that went for their age; -1: none did."""
     seconds: float = 0.0
     """Duration of the pass. A pass has no clock: its caller fills in the three times."""
     map_seconds: float = 0.0

@@ -23,7 +23,7 @@ from ..filter.batch_chunks import ChunkReader
 from ..filter.clean_rules import BatchFilter
 from ..filter.copy_group import copy_group
 from ..filter.dead_bits import DeadBits
-from ..filter.map_builder import DirtyMap, build_map
+from ..filter.map_builder import DirtyMap, build_map, look_back
 from ..filter.offset_map import BYTES_PER_SLOT, OffsetMap, TableMemory, entries_max
 from ..filter.removed import RemovedRecords
 from ..produce import producer_snapshots
@@ -137,6 +137,7 @@ class Cleaner:
             entries_max=self.max_entries,
             secret=secret,
             memory=self._table_memory,
+            version_source=to_clean.log.config.version_source,
         )
 
 
@@ -211,6 +212,7 @@ class CleanPass:
         stats.records_read = rules.records_read
         stats.records_written = stats.records_read - stats.removed.total
         stats.tombstones_written, stats.markers_written = rules.tombstones_kept, rules.markers_kept
+        stats.oldest_kept_ms, stats.aged_up_to_ms = rules.oldest_kept_ms, self._config.aged_up_to_ms(self._now_ms)
         return dirty.end_offset, stats
 
     def _prepare(self) -> None:
@@ -232,6 +234,7 @@ class CleanPass:
             delete_retention_ms=self._config.delete_retention_ms,
             record_bytes_max=self._config.max_decompressed_message_bytes,
             chunk_bytes=self._chunk_bytes,
+            aged_up_to_ms=self._config.aged_up_to_ms(self._now_ms),
             on_written=self._on_written,
         )
 
@@ -250,7 +253,10 @@ class CleanPass:
     def _build_map(self) -> DirtyMap:
         start, upper = self._to_clean.first_dirty_offset, self._to_clean.upper_offset
         segments = [segment for segment in self._to_clean.segments if self._ends[segment.base_offset] > start]
-        self._progress.map_bytes = sum(segment.size_bytes for segment in segments)
+        # A record of the clean part may have a higher version than those of the dirty part.
+        looks_back = self._offsets.versions is not None and bool(segments)
+        below = [each for each in self._to_clean.segments if looks_back and each.base_offset < start]
+        self._progress.map_bytes = sum(segment.size_bytes for segment in [*segments, *below])
         self._progress.map_offset = start
         self._progress.phase = Phase.MAP
         dirty = build_map(
@@ -264,11 +270,27 @@ class CleanPass:
             checkpoint=self._on_mapped,
         )
         self._offsets.end_retention(self._to_clean.erased_keys)
-        self._stats.map_bytes_read = dirty.bytes_read
+        self._stats.map_bytes_read = dirty.bytes_read + self._look_back(below)
         self._stats.map_record_count = dirty.offsets.keys.records
         self._stats.map_entry_count = dirty.offsets.keys.entries
         self._stats.map_utilization = dirty.offsets.utilization
         return dirty
+
+    def _look_back(self, segments: Sequence[LogSegment]) -> int:
+        """Let these segments, below the dirty part, compete with the map; returns the bytes read."""
+        start = self._to_clean.first_dirty_offset
+        if not segments:
+            return 0
+        return look_back(
+            self._offsets,
+            segments,
+            self._to_clean.log_start_offset,
+            start,
+            aborted=self._log.aborted_transactions(segments[0].base_offset, start),
+            reader=self._reader,
+            record_bytes_max=self._config.max_decompressed_message_bytes,
+            checkpoint=self._on_mapped,
+        )
 
     def _rewrite(self, number: int, group: Sequence[LogSegment], rules: BatchFilter) -> None:
         """Clean a group, and record the progress before and after it."""
@@ -305,6 +327,8 @@ class CleanPass:
             new.append(cleaned)
             self._copy(group, cleaned, rules)
             set_mtime(cleaned, files.mtime_ms(group[-1].file_paths()[0]))
+            if self._config.ottla_key_retention_ms >= 0:
+                cleaned.learn_age()  # the next measurement asks for it, in the owner's thread
         except BaseException:
             discard(files, directory, new)
             raise

@@ -353,8 +353,10 @@ class CleanerManager(CleaningStates):
         tp = log.topic_partition
         if self.is_aborting(tp):
             return
-        if stats is not None and end_offset == cleaned.upper_offset:
-            save_counts(log, end_offset, stats)
+        if stats is not None:
+            log.counter.aged_up_to_ms = stats.aged_up_to_ms
+            if end_offset == cleaned.upper_offset:
+                save_counts(log, end_offset, stats)
         self._corrections.pop(tp, None)
         self._checkpoints.set(log, end_offset)
 
@@ -466,6 +468,7 @@ def save_counts(log: Log, end_offset: int, stats: CleanStats) -> None:
         size_bytes=sum(segment.size_bytes for segment in counted),
         records=stats.records_written - stats.markers_written,
         tombstones=stats.tombstones_written,
+        oldest_ms=stats.oldest_kept_ms,
     )
     record_counts.write(log.files, log.directory, counts)
     log.counter.clean = counts  # one assignment, which the owner's thread sees whole

@@ -8,6 +8,11 @@ The cleaner manager measures every compacted log of the broker in each round, on
 may have tens of thousands of segments, so each measurement can be made in steps. If the log changes between two steps,
 the result is that of the first one.
 
+With `ottla.key.retention.ms`, a pass is also due once the oldest record that may go for its age has exceeded that by a
+sixteenth. Below the end of the last pass its timestamp is known (`record_counts`). Elsewhere the first batches of the segments
+give an estimate, but in the clean part only above `RecordCounter.aged_up_to_ms`: what is older was left by a pass, e.g. tombstones,
+and would cause another one in each round.
+
 Source: Apache Kafka's LogCleanerManager; KIP-58 (min lag), KIP-354 (max lag).
 """
 
@@ -18,11 +23,13 @@ from typing import NamedTuple, Protocol
 
 from ...protocol.records import RecordBatch
 from ..logs.log import Log
+from ..logs.record_counts import RecordCounter
 from ..logs.segments import SegmentList
 from ..produce.producer_state import LastRecord
 from ..segment.segment import LogSegment
 from ..steps import Steps, to_the_end
 from ..topics.config import LogConfig
+from ..topics.options import MAX_LONG
 
 # A millisecond or less.
 SEGMENTS_AT_ONCE = 1_024
@@ -35,6 +42,8 @@ class Measurable(Protocol):
     def config(self) -> LogConfig: ...
     @property
     def segments(self) -> SegmentList: ...
+    @property
+    def counter(self) -> RecordCounter: ...
     @property
     def log_start_offset(self) -> int: ...
     @property
@@ -72,6 +81,9 @@ class Dirtiness:
     """The segment that holds the first dirty offset counts in both."""
     max_lag_overdue_ms: int
     """How much longer than `max.compaction.lag.ms` the oldest dirty record has waited; 0: not that long."""
+    key_overdue_ms: int = 0
+    """How much longer than `ottla.key.retention.ms`, plus a sixteenth, the oldest record with a value has been kept; 0: not that
+    long."""
 
     @property
     def total_bytes(self) -> int:
@@ -82,10 +94,11 @@ class Dirtiness:
         return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
 
     def is_due_under(self, config: LogConfig) -> bool:
-        """Return whether a pass is worthwhile: too dirty (strictly, so a ratio of 1.0 never is), or dirty for too long."""
-        return self.cleanable_bytes > 0 and (
+        """Return whether a pass is worthwhile: too dirty (strictly, so a ratio of 1.0 never is), dirty for too long, or too old."""
+        is_dirty = self.cleanable_bytes > 0 and (
             self.max_lag_overdue_ms > 0 or self.dirty_ratio > config.min_cleanable_dirty_ratio
         )
+        return is_dirty or self.key_overdue_ms > 0
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -99,6 +112,8 @@ class LogToClean(Dirtiness):
     """High watermark at the call of `for_worker`."""
     erased_keys: frozenset[bytes] = frozenset()
     """Keys whose tombstones the pass removes at once; see `OffsetMap.end_retention`."""
+    log_start_offset: int = 0
+    """Log start offset at the call of `for_worker`."""
 
     @property
     def is_due(self) -> bool:
@@ -113,7 +128,13 @@ class LogToClean(Dirtiness):
         """
         if last_records is None:
             last_records = self.log.producers.last_records()
-        return replace(self, last_records=last_records, high_watermark=self.log.high_watermark)
+        log = self.log
+        return replace(
+            self,
+            last_records=last_records,
+            high_watermark=log.high_watermark,
+            log_start_offset=log.log_start_offset,
+        )
 
 
 def first_dirty_offset(log: Measurable, checkpoint: int | None) -> tuple[int, bool]:
@@ -191,6 +212,7 @@ def measure_in_pieces(log: Log, dirty_from: int, now_ms: int, bound: Bound | Non
         clean_bytes=found.clean_bytes,
         cleanable_bytes=found.cleanable_bytes,
         max_lag_overdue_ms=found.max_lag_overdue_ms,
+        key_overdue_ms=found.key_overdue_ms,
     )
 
 
@@ -222,6 +244,11 @@ def dirtiness_in_pieces(log: Measurable, dirty_from: int, now_ms: int, bound: Bo
     clean_bytes = yield from _size_bytes(clean)
     cleanable_bytes = yield from _size_bytes(cleanable)
     oldest_ms = yield from _oldest_ms(dirty)
+    key_overdue_ms = 0
+    if log.config.ottla_key_retention_ms >= 0 and len(below):
+        oldest_key_ms = yield from _oldest_key_ms(log, clean, everything.between(dirty_from, upper), dirty_from)
+        if oldest_key_ms is not None:
+            key_overdue_ms = max(0, now_ms - due_from_ms(log.config, oldest_key_ms) + 1)
     return Dirtiness(
         first_dirty_offset=dirty_from,
         upper_offset=upper,
@@ -229,7 +256,30 @@ def dirtiness_in_pieces(log: Measurable, dirty_from: int, now_ms: int, bound: Bo
         clean_bytes=clean_bytes,
         cleanable_bytes=cleanable_bytes,
         max_lag_overdue_ms=0 if oldest_ms is None else max(0, now_ms - max_lag_ms - oldest_ms),
+        key_overdue_ms=key_overdue_ms,
     )
+
+
+def due_from_ms(config: LogConfig, oldest_key_ms: int) -> int:
+    """Return when a pass becomes due for the age of a record with this timestamp."""
+    return oldest_key_ms + config.ottla_key_retention_ms + config.key_retention_slack_ms + 1
+
+
+def oldest_clean_key_ms_in_pieces(log: Measurable, dirty_from: int) -> Steps[int | None]:
+    """Return the least timestamp of a clean record that may go for its age, or an estimate; None: there is none."""
+    return _oldest_key_ms(log, log.segments.between(-1, dirty_from), (), dirty_from)
+
+
+def _oldest_key_ms(
+    log: Measurable, clean: Sequence[LogSegment], dirty: Sequence[LogSegment], dirty_from: int
+) -> Steps[int | None]:
+    known = log.counter.clean
+    if known is not None and known.end_offset >= dirty_from and known.oldest_ms > 0:
+        oldest_ms: int | None = known.oldest_ms if known.oldest_ms < MAX_LONG else None
+    else:
+        oldest_ms = yield from _oldest_ms(clean, above_ms=log.counter.aged_up_to_ms)
+    dirty_ms = yield from _oldest_ms(dirty)
+    return min((each for each in (oldest_ms, dirty_ms) if each is not None), default=None)
 
 
 def oldest_dirty_ms_in_pieces(log: Measurable, dirty_from: int) -> Steps[int | None]:
@@ -240,25 +290,32 @@ def oldest_dirty_ms_in_pieces(log: Measurable, dirty_from: int) -> Steps[int | N
     return _oldest_ms(log.segments.between(dirty_from, log.segments.active.base_offset))
 
 
-def _oldest_ms(segments: Sequence[LogSegment]) -> Steps[int | None]:
+def _oldest_ms(segments: Sequence[LogSegment], above_ms: int = 0) -> Steps[int | None]:
     oldest_ms: int | None = None
     for number, piece in enumerate(pieces(segments)):
         if number:
             yield
         firsts = (segment.first_batch_timestamp_ms for segment in piece)
-        found_ms = min((first_ms for first_ms in firsts if first_ms > 0), default=None)
+        found_ms = min((first_ms for first_ms in firsts if first_ms > above_ms), default=None)
         if found_ms is not None and (oldest_ms is None or found_ms < oldest_ms):
             oldest_ms = found_ms
     return oldest_ms
 
 
-def is_any_reached(segments: Sequence[LogSegment], now_ms: int, checkpoint: Callable[[], None] = lambda: None) -> bool:
-    """Return whether one of these segments has a tombstone or a marker whose delete horizon has been reached. In any thread.
+def is_any_reached(
+    segments: Sequence[LogSegment],
+    now_ms: int,
+    checkpoint: Callable[[], None] = lambda: None,
+    *,
+    aged_up_to_ms: int = -1,
+) -> bool:
+    """Return whether one of these segments has a tombstone or a marker whose delete horizon has been reached, or an aged record.
 
-    The cleaner's rounds do not check this, as in Apache Kafka: a tombstone is removed by the first pass after its
+    In any thread. The cleaner's rounds do not check this, as in Apache Kafka: a tombstone is removed by the first pass after its
     horizon, and only dirty records cause one. A forced pass checks it, so that no log is copied for nothing.
 
     Args:
+        aged_up_to_ms: As of `LogConfig`.
         segments: Sealed segments, which must not be replaced or deleted during the call.
         checkpoint: Called before every segment; may raise to stop.
 
@@ -270,9 +327,13 @@ def is_any_reached(segments: Sequence[LogSegment], now_ms: int, checkpoint: Call
         checkpoint()
         for position, header in segment.headers():
             horizon_ms = header.delete_horizon_ms
-            if horizon_ms is not None and horizon_ms <= now_ms:
+            is_past = horizon_ms is not None and horizon_ms <= now_ms
+            if is_past or (aged_up_to_ms >= 0 and not header.is_control):
                 batch = RecordBatch(memoryview(segment.log_file.read_at(position, header.size_bytes)))
                 # The other records of a batch keep its horizon after its tombstones have been removed.
-                if batch.is_control or any(record.value is None for record in batch.records()):
+                if batch.is_control or any(
+                    is_past if record.value is None else 0 <= record.timestamp <= aged_up_to_ms
+                    for record in batch.records()
+                ):
                     return True
     return False

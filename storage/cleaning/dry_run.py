@@ -48,6 +48,7 @@ def forced_in_pieces(log: Log, dirty_from: int, now_ms: int) -> Steps[LogToClean
         clean_bytes=found.clean_bytes,
         cleanable_bytes=found.cleanable_bytes,
         max_lag_overdue_ms=found.max_lag_overdue_ms,
+        key_overdue_ms=found.key_overdue_ms,
     )
 
 
@@ -126,6 +127,7 @@ class _DryPass(CleanPass):
             delete_retention_ms=self._config.delete_retention_ms,
             record_bytes_max=self._config.max_decompressed_message_bytes,
             chunk_bytes=self._chunk_bytes,
+            aged_up_to_ms=self._config.aged_up_to_ms(self._now_ms),
             on_written=self._on_written,
         )
         return self._rules

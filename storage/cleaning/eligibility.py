@@ -180,20 +180,24 @@ def assess_in_pieces(
     if waits_for is None and retry is not None:
         waits_for, explanation = BlockedReason.PUT_OFF, f"a pass failed ({retry.reason})"
         eligible_at_ms = retry.at_ms
-    if waits_for in _MAY_CHANGE and cleaner_off is None and uncleanable is None and log.failure is None:
+    has_ages = config.ottla_key_retention_ms >= 0
+    may_change = waits_for in _MAY_CHANGE or (waits_for is BlockedReason.ALL_CLEAN and has_ages)
+    if may_change and cleaner_off is None and uncleanable is None and log.failure is None:
         ends = ((each.first_offset, aborted_at_ms(each.producer_id)) for each in opened)
         known = [(first_offset, end_ms) for first_offset, end_ms in ends if end_ms is not None]
         if waits_for is BlockedReason.HELD:
             if held_until_ms is not None:
                 since_ms = max(now_ms, held_until_ms)
                 eligible_at_ms = yield from due_after_time_outs_in_pieces(log, dirty_from, since_ms, known)
+        elif waits_for is BlockedReason.ALL_CLEAN:
+            eligible_at_ms = yield from due_after_time_outs_in_pieces(log, dirty_from, now_ms, known)
         elif waits_for is not BlockedReason.NOT_COMPACTED:
             eligible_at_ms = yield from due_after_time_outs_in_pieces(log, dirty_from, now_ms, known)
             rolled = HypotheticalLog(log, is_rolled=True)
             forced_bound = yield from find_bound_in_pieces(rolled, dirty_from, now_ms, young_too=True)
             forced = yield from dirtiness_in_pieces(rolled, dirty_from, now_ms, forced_bound)
             forced_bytes = forced.cleanable_bytes
-        if with_ways and waits_for is not BlockedReason.HELD:
+        if with_ways and waits_for not in (BlockedReason.HELD, BlockedReason.ALL_CLEAN):
             ways = yield from ways_in_pieces(log, dirty_from, now_ms)
     return Eligibility(
         cleanup_policy=config.cleanup_policy,

@@ -37,6 +37,7 @@ class RemovalReason(StrEnum):
 
     SUPERSEDED = "superseded"
     TOMBSTONE = "tombstones"
+    AGED = "aged"
     ABORTED = "aborted"
 
 
@@ -57,6 +58,10 @@ class RetentionReason(StrEnum):
     """The record is a tombstone whose delete horizon has not been reached."""
     NO_HORIZON_YET = "no_horizon_yet"
     """The record is a tombstone that the next pass gives a delete horizon."""
+    SUPERSEDES_NOW = "supersedes_now"
+    """The record is a tombstone past its delete horizon, or past its age, on a topic with versions: this pass may remove later
+    records of its key for it, and the next pass removes it.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +79,8 @@ class KeyRecord:
     producer_id: int | None
     transaction: TransactionOutcome
     superseded_by: int | None
-    """Offset of the next newer record of the key that is not aborted and not in an open transaction."""
+    """Offset of the next newer record of the key that is not aborted and not in an open transaction. With
+    `ottla.compaction.strategy`, the one with the next higher version is newer."""
     goes: RemovalReason | None
     """Why the next pass removes it; None: it is kept."""
     stays: RetentionReason | None
@@ -98,6 +104,8 @@ class KeyHistory:
     log_start_offset: int
     log_end_offset: int
     delete_retention_ms: int
+    key_retention_ms: int
+    """`ottla.key.retention.ms`; -1: no limit."""
 
 
 class _Found(NamedTuple):
@@ -108,6 +116,13 @@ class _Found(NamedTuple):
     producer_id: int | None
     fate: TransactionOutcome
     delete_horizon_ms: int | None
+    version: int
+    """The offset, unless the topic has versions."""
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Sort key: the record of a key with the highest rank is the newest."""
+        return self.version, self.offset
 
 
 class KeySearch:
@@ -141,6 +156,11 @@ class KeySearch:
         self._open = {producer_id: first for first, producer_id in log.producers.open_transactions()}
         self._found: deque[_Found] = deque(maxlen=records_max)
         self._count = 0
+        self._versions = log.config.version_source
+        self._best: _Found | None = None
+        """The newest record that a pass can reach."""
+        self._is_any_dirty = False
+        """Whether a pass would have the key in its map."""
 
     def steps(self) -> Steps[KeyHistory]:
         """Read the log; yield after each batch.
@@ -167,17 +187,22 @@ class KeySearch:
         for record in batch.records():
             if record.key == self._key and self._start <= record.offset < self._end:
                 self._count += 1
-                self._found.append(
-                    _Found(
-                        record.offset,
-                        record.timestamp,
-                        None if record.value is None else len(record.value),
-                        segment.base_offset,
-                        batch.producer_id if batch.has_producer else None,
-                        fate,
-                        batch.delete_horizon_ms,
-                    )
+                versions = self._versions
+                found = _Found(
+                    record.offset,
+                    record.timestamp,
+                    None if record.value is None else len(record.value),
+                    segment.base_offset,
+                    batch.producer_id if batch.has_producer else None,
+                    fate,
+                    batch.delete_horizon_ms,
+                    record.offset if versions is None else versions.version(record.timestamp, record.headers),
                 )
+                self._found.append(found)
+                if fate in _COUNTS and found.offset < self._upper:
+                    self._is_any_dirty |= found.offset >= self._dirty_from
+                    if self._best is None or found.rank > self._best.rank:
+                        self._best = found
 
     def _fate(self, batch: RecordBatch, aborted: Sequence[AbortedTxn]) -> TransactionOutcome:
         if not batch.is_transactional:
@@ -191,13 +216,10 @@ class KeySearch:
         return TransactionOutcome.ABORTED if is_aborted else TransactionOutcome.COMMITTED
 
     def _history(self) -> KeyHistory:
-        counting = [each.offset for each in self._found if each.fate in _COUNTS]
-        # The newest record that a map of the dirty part would have.
-        mapped = max((offset for offset in counting if self._dirty_from <= offset < self._upper), default=-1)
         following: int | None = None
         records: list[KeyRecord] = []
-        for each in reversed(self._found):
-            goes, stays = self._outlook(each, following, mapped)
+        for each in sorted(self._found, key=lambda found: found.rank, reverse=True):
+            goes, stays = self._outlook(each, following)
             records.append(
                 KeyRecord(
                     offset=each.offset,
@@ -217,7 +239,7 @@ class KeySearch:
                 following = each.offset
         return KeyHistory(
             key=self._key,
-            records=tuple(reversed(records)),
+            records=tuple(sorted(records, key=lambda record: record.offset)),
             record_count=self._count,
             first_dirty_offset=self._dirty_from,
             upper_offset=self._upper,
@@ -225,11 +247,10 @@ class KeySearch:
             log_start_offset=self._start,
             log_end_offset=self._end,
             delete_retention_ms=self._log.config.delete_retention_ms,
+            key_retention_ms=self._log.config.ottla_key_retention_ms,
         )
 
-    def _outlook(
-        self, each: _Found, superseded_by: int | None, mapped: int
-    ) -> tuple[RemovalReason | None, RetentionReason | None]:
+    def _outlook(self, each: _Found, superseded_by: int | None) -> tuple[RemovalReason | None, RetentionReason | None]:
         horizon_ms = each.delete_horizon_ms
         if each.offset >= self._upper:
             return (
@@ -238,16 +259,20 @@ class KeySearch:
             )
         if each.fate is TransactionOutcome.ABORTED:
             return RemovalReason.ABORTED, None
-        if each.offset < mapped:
+        if self._is_any_dirty and self._best is not None and each.rank < self._best.rank:
             return RemovalReason.SUPERSEDED, None
         if each.value_bytes is None:
             if horizon_ms is None:
                 return None, RetentionReason.NO_HORIZON_YET
-            return (
-                (RemovalReason.TOMBSTONE, None)
-                if horizon_ms <= self._now_ms
-                else (None, RetentionReason.DELETE_HORIZON)
-            )
+            if horizon_ms > self._now_ms:
+                return None, RetentionReason.DELETE_HORIZON
+            if self._versions is not None and self._is_any_dirty:
+                return None, RetentionReason.SUPERSEDES_NOW
+            return RemovalReason.TOMBSTONE, None
+        if 0 <= each.timestamp_ms <= self._log.config.aged_up_to_ms(self._now_ms):
+            if self._versions is not None and self._is_any_dirty:
+                return None, RetentionReason.SUPERSEDES_NOW
+            return RemovalReason.AGED, None
         if superseded_by is None:
             return None, RetentionReason.NEWEST
         is_beyond = superseded_by >= self._upper

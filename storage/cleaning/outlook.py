@@ -21,7 +21,14 @@ from ..segment.segment import LogSegment
 from ..steps import Steps
 from ..topics.config import COMPACT, LogConfig
 from ..topics.options import MAX_LONG
-from .dirtiness import Measurable, dirtiness_in_pieces, oldest_dirty_ms_in_pieces, pieces
+from .dirtiness import (
+    Measurable,
+    dirtiness_in_pieces,
+    due_from_ms,
+    oldest_clean_key_ms_in_pieces,
+    oldest_dirty_ms_in_pieces,
+    pieces,
+)
 
 TRANSACTIONS_MAX = 1_000
 """Maximum number of open transactions that are checked: half a millisecond."""
@@ -88,6 +95,7 @@ class HypotheticalLog:
     ) -> None:
         self.config = log.config if config is None else config
         self.segments = log.segments
+        self.counter = log.counter
         self.log_start_offset = log.log_start_offset
         self.log_end_offset = log.log_end_offset
         self.last_stable_offset = log.last_stable_offset if last_stable_offset is None else last_stable_offset
@@ -98,15 +106,20 @@ class HypotheticalLog:
 def due_at_in_pieces(log: Measurable, dirty_from: int, now_ms: int) -> Steps[int | None]:
     """Return the first time, not before `now_ms`, at which a log is due if nothing is written; None if it never is.
 
-    Only two things change with time: segments become old enough for `min.compaction.lag.ms`, and
-    `max.compaction.lag.ms` ends. A due log stays due, so the first such moment can be found by bisection.
+    Only three things change with time: segments become old enough for `min.compaction.lag.ms`, and `max.compaction.lag.ms` and
+    `ottla.key.retention.ms` end. A due log stays due, so the first such moment can be found by bisection.
     """
     config = log.config
     moments: set[int] = set()
+    has_ages = config.ottla_key_retention_ms >= 0
     for number, piece in enumerate(pieces(log.segments.between(dirty_from, log.segments.active.base_offset))):
         if number:
             yield
         moments.update(segment.largest_timestamp_ms + config.min_compaction_lag_ms for segment in piece)
+        if has_ages:
+            moments.update(due_from_ms(config, segment.first_batch_timestamp_ms) for segment in piece)
+    if has_ages and (oldest_key_ms := (yield from oldest_clean_key_ms_in_pieces(log, dirty_from))) is not None:
+        moments.add(due_from_ms(config, oldest_key_ms))
     if (oldest_ms := (yield from oldest_dirty_ms_in_pieces(log, dirty_from))) is not None:
         moments.add(oldest_ms + config.max_compaction_lag_ms + 1)
     ahead = [now_ms, *[moment for moment in sorted(moments) if now_ms < moment <= MAX_LONG]]

@@ -15,6 +15,7 @@ from ...protocol.records import RecordBatch
 from ..cleaning.dirtiness import Bound, Dirtiness, dirtiness_in_pieces, find_bound_in_pieces
 from ..cleaning.key_history import TransactionOutcome
 from ..disk.files import Files
+from ..logs.record_counts import RecordCounter
 from ..logs.segments import SegmentList
 from ..produce.txn_markers import ABORT_MARKER, read_marker
 from ..segment.batch_scan import SCAN_CHUNK_BYTES, UNREADABLE, batch_walk
@@ -48,6 +49,8 @@ class LogSurvey:
         self.config = config
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_start_offset
+        self.counter = RecordCounter(log_start_offset)
+        """Knows nothing."""
         self.surveyed: list[SurveyedSegment] = []
         self._files = files
         self._aborted: dict[int, list[tuple[int, int]]] = {}

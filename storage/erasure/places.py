@@ -40,6 +40,8 @@ class Why(StrEnum):
     """The record is the tombstone of its key, and its delete horizon has not been reached."""
     SUPERSEDED_IN_CLEAN_PART = "superseded_in_clean_part"
     """A pass reads newer records only in the dirty part, and has none of this key there."""
+    VERSIONED = "versioned"
+    """Versions decide which record of its key stays, see `topics.versions`."""
     BELOW_LOG_START = "below_log_start"
     DELETED_FILE = "deleted_file"
     CLEANED_FILE = "cleaned_file"

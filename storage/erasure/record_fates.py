@@ -163,15 +163,13 @@ class RecordFates:
             )
         if zone.outcome is TransactionOutcome.OPEN:
             return Fate(*_BOUNDS[BoundBy.OPEN_TRANSACTION])
-        is_newest = zone.newer is None and zone.outcome is TransactionOutcome.NONE
-        if is_newest and is_value and self._config.is_compact:
-            return Fate(
-                Why.LIVE,
-                "the newest value of its key: no clean pass removes it before a tombstone is written",
-                at_the_latest_ms=self._retained_until_ms(path),
-            )
         if not self._config.is_compact:
             return self._retained(path)
+        if self._config.version_source is not None and zone.outcome is not TransactionOutcome.ABORTED:
+            return self._versioned(path)
+        is_newest = zone.newer is None and zone.outcome is TransactionOutcome.NONE
+        if is_newest and is_value:
+            return self._live(path)
         if zone.is_beyond:
             return self._bounded()
         if zone.outcome is TransactionOutcome.ABORTED:
@@ -187,6 +185,23 @@ class RecordFates:
             Why.SUPERSEDED_IN_CLEAN_PART,
             "a newer record of its key exists, but a pass looks for newer records only above the cleaner's checkpoint: write the"
             " tombstone again",
+        )
+
+    def _versioned(self, path: str) -> Fate:
+        return Fate(
+            Why.VERSIONED,
+            f"the topic has ottla.compaction.strategy={self._config.ottla_compaction_strategy}: a clean pass removes it once a"
+            " record of its key with a higher version exists",
+            at_the_latest_ms=self._retained_until_ms(path),
+        )
+
+    def _live(self, path: str) -> Fate:
+        retention_ms = self._config.ottla_key_retention_ms
+        aged = "" if retention_ms < 0 else f", or it has the age of ottla.key.retention.ms={retention_ms}"
+        return Fate(
+            Why.LIVE,
+            f"the newest value of its key: no clean pass removes it before a tombstone is written{aged}",
+            at_the_latest_ms=self._retained_until_ms(path),
         )
 
     def _tombstone(self, horizon_ms: int | None) -> Fate:

@@ -11,8 +11,11 @@ offset; the batches at the two borders may be in two of them:
 Rules, in order (source: Apache Kafka 4.4.0's cleaner; KIP-98, KIP-534, KAFKA-17076, KAFKA-20452):
 
 - data of an aborted transaction and markers past their delete horizon are dropped, whatever their records are;
-- a record is dropped if it has no key, or a newer record of its key exists;
-- a tombstone is dropped once the clock has reached the delete horizon of its batch;
+- a record is dropped if it has no key, or a newer record of its key exists; by KIP-280 the newer of two may be the one with
+  the higher version (`topics.versions`);
+- a tombstone is dropped once the clock has reached the delete horizon of its batch; with versions, not by a pass that reads
+  a later record of its key;
+- a record with a value is dropped if it is older than `ottla.key.retention.ms`, without a tombstone; with versions as above;
 - a batch that keeps a tombstone, or a marker whose data is gone, gets a delete horizon: now + delete.retention.ms, at most
   the largest 64-bit time;
 - a batch left without records is dropped, with two exceptions whose empty header stays: the last batch of its producer
@@ -48,6 +51,7 @@ from .transaction_state import NO_TRANSACTIONS, CarriedTransactions, PassTransac
 Rewrite = Callable[[memoryview, int, memoryview, memoryview], tuple[int, int]]
 
 _PRODUCERS_MAX = 256
+_NONE_KEPT = 1 << 62
 
 SORTED_AT_ONCE = 1 << 14
 """Largest number of integers that one call sorts, during which no other thread runs: it takes a millisecond or two."""
@@ -70,6 +74,7 @@ class BatchFilter:
         delete_retention_ms: int,
         record_bytes_max: int,
         chunk_bytes: int,
+        aged_up_to_ms: int = -1,
         on_written: Callable[[int], None] = lambda _: None,
         transactions: CarriedTransactions = NO_TRANSACTIONS,
     ) -> None:
@@ -80,6 +85,7 @@ class BatchFilter:
             now_ms: Time of the pass, the same for all batches.
             record_bytes_max: `max.decompressed.message.bytes`.
             chunk_bytes: Size of the chunks for `take`.
+            aged_up_to_ms: Largest timestamp of the records that go for their age; -1: none do.
             on_written: Called with the bytes of each write.
             transactions: State of the transactions after the batches before the first one taken.
         """
@@ -89,6 +95,7 @@ class BatchFilter:
         self._last_records = last_records
         self._kept_end_offset = kept_end_offset
         self._now_ms = now_ms
+        self._has_ages = aged_up_to_ms >= 0
         self._record_bytes_max = record_bytes_max
         self._records_read = 0
         self._aborted = self._markers = 0
@@ -113,6 +120,9 @@ class BatchFilter:
             min(now_ms + delete_retention_ms, MAX_LONG),  # MAX_LONG: "for ever", if the sum is too large
             array("q", _ascending(pinned)),
             (*entries, self._producers),
+            bits.versions,
+            bits.held,
+            aged_up_to_ms,
         )
         self._output = CleanOutput(self._kernel, entries, chunk_bytes, on_written)
 
@@ -125,6 +135,13 @@ class BatchFilter:
         return self._kernel.kept_tombstones
 
     @property
+    def oldest_kept_ms(self) -> int:
+        """Least timestamp of the records that stay and may go for their age; MAX_LONG: there are none; 0: it is unknown."""
+        if not self._has_ages:
+            return 0
+        return self._kernel.oldest_kept if self._kernel.oldest_kept < _NONE_KEPT else MAX_LONG
+
+    @property
     def removed(self) -> RemovedRecords:
         """Records removed so far, by reason."""
         kernel, mapped_keyless = self._kernel, self._bits.keyless
@@ -132,6 +149,7 @@ class BatchFilter:
             superseded=kernel.superseded - mapped_keyless,
             keyless=kernel.keyless + mapped_keyless,
             tombstones=kernel.expired,
+            aged=kernel.aged,
             aborted=self._aborted,
             markers=self._markers,
         )

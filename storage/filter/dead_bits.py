@@ -3,6 +3,7 @@
     numbers      0 1 2 3 4 5 6 …     records of the numbered batches, in order (`kernel.RecordFilter` says which)
     dead         1 0 0 1 1 0 0       a newer record of its key exists, or it has no key
     tombstones   0 0 1 0 1 0 0       it has no value
+    held         0 0 0 0 1 0 0       with versions: a tombstone here stays, as it may supersede a later record in this pass
 
 The server's map numbers the dirty part of a log; records before it are looked up in the map's table by their key. A job
 over a whole log numbers all records, and needs no table.
@@ -36,6 +37,10 @@ class DeadBits(NamedTuple):
 
     The second half counts the records again, and compares: both halves must give the same numbers to the same records.
     """
+    versions: memoryview | None = None
+    """Version and offset of each winner in the table, at the position of its slot; None if the newest records win."""
+    held: array[int] | None = None
+    """The third bitmap; None if no tombstone is held."""
 
     @classmethod
     def from_arrays(
@@ -47,9 +52,10 @@ class DeadBits(NamedTuple):
         keyless: int,
         latest: int,
         ordinal_ends: Mapping[int, int],
+        held: array[int] | None = None,
     ) -> DeadBits:
         """Return the bits for batches of which none begins above `latest`, so that every record has a number."""
-        return cls(dead, tombstones, numbered, keyless, 0, latest, _NO_KEYS, 1, _NO_SECRET, ordinal_ends)
+        return cls(dead, tombstones, numbered, keyless, 0, latest, _NO_KEYS, 1, _NO_SECRET, ordinal_ends, None, held)
 
 
 _NO_KEYS = memoryview(bytes(32)).cast("Q")

@@ -1,8 +1,8 @@
 """A `BatchFilter` that also lists the first removed records, each with the reason.
 
 The kernel only counts. So it gets one batch at a time until the list is full, and its output is compared with its input. A
-second filter, which gets the same batches and for which no delete horizon has come, tells a superseded tombstone from one that
-has reached its horizon.
+second filter, which gets the same batches and for which no time has passed, tells a superseded record from one that has reached
+its delete horizon or its age.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class ListedFilter(BatchFilter):
         self.listed: list[Removal] = []
         self._records_max = records_max
         options.pop("on_written", None)
+        options.pop("aged_up_to_ms", None)
         self._timeless: BatchFilter | None = BatchFilter(
             bits, last_records=last_records, now_ms=NO_HORIZON_CAME_MS, **options
         )
@@ -92,7 +93,8 @@ class ListedFilter(BatchFilter):
                     elif record.key is None:
                         reason = "keyless"
                     else:
-                        reason = "tombstones" if record.offset in kept_anyway else "superseded"
+                        went_by_time = "aged" if record.value is not None else "tombstones"
+                        reason = went_by_time if record.offset in kept_anyway else "superseded"
                     self.listed.append(Removal(record.offset, reason, None if batch.is_control else record.key))
         self._kept.clear()
         self._kept_anyway.clear()

@@ -1,5 +1,6 @@
 """First half of a clean pass: read the dirty part of a log and learn which record of each key is the newest."""
 
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -41,6 +42,8 @@ class DirtyMap(NamedTuple):
             offsets.slots,
             offsets.secret,
             self.ordinal_ends,
+            offsets.versions,
+            None if offsets.versions is None else array("Q", b"\xff" * (8 * len(offsets.dead))),
         )
 
 
@@ -88,6 +91,42 @@ def build_map(
         # Offsets without a batch are covered also, or a pass over a gap would end where it began (KAFKA-8764).
         offsets.keys.latest_offset = segment_end - 1
     return DirtyMap(offsets, start_offset, ordinal_ends, bytes_read)
+
+
+def look_back(
+    offsets: OffsetMap,
+    segments: Sequence[LogSegment],
+    log_start_offset: int,
+    start_offset: int,
+    *,
+    aborted: Iterable[AbortedTxn],
+    reader: ChunkReader,
+    record_bytes_max: int,
+    checkpoint: Callable[[int], None],
+) -> int:
+    """Let the records below the dirty part compete with those in the map, which needs versions; returns the bytes read.
+
+    Args:
+        offsets: The finished map of the dirty part.
+        segments: The segments below `start_offset`, where the dirty part begins; the last one may reach into it.
+        log_start_offset: Records below it are deleted, and win against none.
+        aborted: Transactions that overlap the segments.
+
+    Raises:
+        As `build_map`.
+    """
+    covered = offsets.latest_offset
+    offsets.keys.looks_back, offsets.keys.visible_from = True, log_start_offset
+    builder = MapBuilder(offsets, start_offset, aborted, reader, record_bytes_max)
+    bytes_read = 0
+    for segment in segments:
+        checkpoint(0)
+        for size_bytes in reader.chunks(segment, 0):
+            bytes_read += size_bytes
+            builder.take(segment, size_bytes)
+            checkpoint(size_bytes)
+    offsets.keys.latest_offset = covered  # control batches and aborted ones have moved it
+    return bytes_read
 
 
 class MapBuilder:

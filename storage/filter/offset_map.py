@@ -3,6 +3,7 @@
 Filled by `map_builder` in offset order, then read by `clean_rules`. This module has its memory; `kernel.KeyMap` does the work:
 
     table       key -> ordinal of its newest record so far
+    versions    in a map with versions: version and offset of the record of each key that wins
     dead        one bit a record: 1 = a newer record of its key was seen, or it has no key
     tombstones  one bit a record: 1 = it has no value
 
@@ -19,6 +20,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from ..kernel import KeyMap, clear
+from ..topics.versions import VersionSource
 
 BYTES_PER_SLOT = 16
 """Bytes of `log.cleaner.dedupe.buffer.size` per entry."""
@@ -107,6 +109,7 @@ class OffsetMap:
         entries_max: int,
         secret: bytes,
         memory: TableMemory | None = None,
+        version_source: VersionSource | None = None,
     ) -> None:
         """
         Args:
@@ -116,14 +119,34 @@ class OffsetMap:
             entries_max: Largest number of keys; two slots are used for each if `slots_max` allows it.
             secret: SECRET_BYTES random bytes, unknown to the clients that wrote the keys.
             memory: Memory for the table; new memory if not given.
+            version_source: Let the highest version of a key win instead of the newest. A slot then takes twice the memory, so
+                there are half as many slots and keys.
         """
+        if version_source is not None:
+            slots_max, entries_max = slots_max // 2, max(1, entries_max // 2)
         self.entries_max = entries_max
         self.secret = secret
         # Probes are short in a half-empty table; more slots would only cost cache misses.
         self.slots = max(1, min(slots_max, 2 * entries_max, 2 * (end_offset - first_offset)))
-        self.table = (memory or TableMemory()).zeros(BYTES_PER_SLOT * (self.slots + _SLACK_SLOTS))
+        table_bytes = BYTES_PER_SLOT * (self.slots + _SLACK_SLOTS)
+        memory = memory or TableMemory()
+        self.versions: memoryview | None = None
+        if version_source is None:
+            self.table = memory.zeros(table_bytes)
+        else:
+            both = memory.zeros(2 * table_bytes).cast("B")
+            self.table, self.versions = both[:table_bytes].cast("Q"), both[table_bytes:].cast("q")
         self.dead = self.tombstones = array("Q", bytes(8))
-        self.keys = KeyMap(self.table, self.slots, entries_max, first_offset, secret, _RECORDS_MAX)
+        self.keys = KeyMap(
+            self.table,
+            self.slots,
+            entries_max,
+            first_offset,
+            secret,
+            _RECORDS_MAX,
+            self.versions,
+            version_source and version_source.header,
+        )
         self.grow(0)
 
     @property

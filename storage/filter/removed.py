@@ -15,6 +15,8 @@ class RemovedRecords:
     keyless: int = 0
     tombstones: int = 0
     """Tombstones at their delete horizon."""
+    aged: int = 0
+    """Records with a value that are older than `ottla.key.retention.ms`."""
     aborted: int = 0
     """Records of aborted transactions."""
     markers: int = 0
@@ -22,7 +24,7 @@ class RemovedRecords:
 
     @property
     def total(self) -> int:
-        return self.superseded + self.keyless + self.tombstones + self.aborted + self.markers
+        return self.superseded + self.keyless + self.tombstones + self.aged + self.aborted + self.markers
 
 
 class Removal(NamedTuple):

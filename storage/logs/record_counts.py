@@ -34,6 +34,9 @@ class CleanCounts(NamedTuple):
     """Size of the counted segments."""
     records: int
     tombstones: int
+    oldest_ms: int = 0
+    """Least timestamp of the counted records that may go for their age (`ottla.key.retention.ms`); the largest number: there are
+    none; 0: it is unknown."""
 
 
 def write(files: Files, directory: str, counts: CleanCounts) -> None:
@@ -101,6 +104,8 @@ class RecordCounter:
         """Begin to count in a log that was opened with this end."""
         self.clean: CleanCounts | None = None
         """Counts of the last pass. Set by the pass, or by the first survey of the log after a start."""
+        self.aged_up_to_ms = 0
+        """Records up to this timestamp that are still there were left by a pass for another reason; see `dirtiness`."""
         self._opened_at = self._dense_from = log_end_offset
         self._markers = self._markers_at_roll = 0
 

@@ -107,6 +107,18 @@ def may_have_deletable(log: LogReader, now_ms: int) -> bool:
     return now_ms - first.max_timestamp_ms > config.retention_ms
 
 
+def is_active_aged(log: LogReader, now_ms: int) -> bool:
+    """Whether all records of the active segment have reached `ottla.key.retention.ms`: a pass removes them once it is closed.
+
+    Without a roll, the keys of a log without appends would stay for ever. True also if the segment has not been read since the
+    start: see `is_ready`.
+    """
+    config, active = log.config, log.segments.active
+    if config.ottla_key_retention_ms < 0 or not config.is_compact or log.failure is not None or not active.size_bytes:
+        return False
+    return not active.is_ready or 0 <= active.max_timestamp_ms <= config.aged_up_to_ms(now_ms)
+
+
 def _learn_ages(segments: Sequence[LogSegment], before_ms: int) -> None:
     """Read the largest timestamps of the segments older than `before_ms`, and of the next one. In any thread."""
     for segment in segments:

@@ -26,11 +26,16 @@ from .options import (
     options_of,
     parse_all,
 )
+from .versions import VersionSource
 
 __all__ = ["TOPIC_OPTIONS", "ConfigError", "LogConfig"]
 
 COMPACT = "compact"
 DELETE = "delete"
+
+_OFFSET = "offset"
+_TIMESTAMP = "timestamp"
+_HEADER = "header"
 
 _BOOLEAN = OptionType.BOOLEAN
 _DOUBLE = OptionType.DOUBLE
@@ -246,6 +251,30 @@ class LogConfig:
         " nodes.",
         "min.insync.replicas",
     )
+    ottla_compaction_strategy: str = option(
+        _STRING,
+        _OFFSET,
+        one_of(_OFFSET, _TIMESTAMP, _HEADER),
+        "Which record of a key a clean pass keeps: the one with the highest offset, timestamp, or number in the header"
+        " ottla.compaction.strategy.header. The offset decides between equal ones. Only Ottla has this option (KIP-280).",
+        hidden=True,
+    )
+    ottla_compaction_strategy_header: str = option(
+        _STRING,
+        "",
+        None,
+        "Name of the header with a record's version, 8 bytes big-endian, for ottla.compaction.strategy=header. A record"
+        " without it loses against all others. Only Ottla has this option (KIP-280).",
+        hidden=True,
+    )
+    ottla_key_retention_ms: int = option(
+        _LONG,
+        -1,
+        at_least(-1),
+        "Age at which a clean pass removes a record with a value, even if it is the newest of its key; -1: no limit. Only"
+        " Ottla has this option.",
+        hidden=True,
+    )
     preallocate: bool = option(
         _BOOLEAN, False, None, "Reserve the disk space of a segment when it is created.", "log.preallocate"
     )
@@ -341,6 +370,8 @@ class LogConfig:
         is_compact = COMPACT in self.cleanup_policy
         object.__setattr__(self, "is_compact", is_compact)
         roll_after_ms = min(self.segment_ms, self.max_compaction_lag_ms) if is_compact else self.segment_ms
+        if is_compact and self.ottla_key_retention_ms >= 0:
+            roll_after_ms = min(roll_after_ms, max(1, self.ottla_key_retention_ms))
         object.__setattr__(self, "roll_after_ms", roll_after_ms)
         is_stored_as_sent = (
             self.compression_type in ("producer", "uncompressed") and self.message_timestamp_type == "CreateTime"
@@ -350,6 +381,23 @@ class LogConfig:
     @property
     def is_delete(self) -> bool:
         return DELETE in self.cleanup_policy
+
+    @property
+    def version_source(self) -> VersionSource | None:
+        """The place of the versions that decide which record of a key stays; None: the newest record stays."""
+        if self.ottla_compaction_strategy == _OFFSET:
+            return None
+        is_header = self.ottla_compaction_strategy == _HEADER
+        return VersionSource(self.ottla_compaction_strategy_header.encode() if is_header else None)
+
+    def aged_up_to_ms(self, now_ms: int) -> int:
+        """Return the largest timestamp of records that a pass at this time removes for their age; -1: of none."""
+        return max(-1, now_ms - self.ottla_key_retention_ms) if self.ottla_key_retention_ms >= 0 else -1
+
+    @property
+    def key_retention_slack_ms(self) -> int:
+        """Time by which the oldest record must exceed its age before a pass is due, so that passes are not continuous."""
+        return self.ottla_key_retention_ms // 16
 
     @property
     def index_distance_bytes(self) -> int:
@@ -401,6 +449,17 @@ class LogConfig:
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
             bound = f"must not exceed max.compaction.lag.ms={self.max_compaction_lag_ms}"
             raise TOPIC_OPTIONS["min.compaction.lag.ms"].error(str(self.min_compaction_lag_ms), bound)
+        strategy = self.ottla_compaction_strategy
+        if strategy != _OFFSET and not self.is_compact:
+            raise TOPIC_OPTIONS["ottla.compaction.strategy"].error(strategy, "cleanup.policy must include compact")
+        if strategy == _HEADER and not self.ottla_compaction_strategy_header:
+            raise TOPIC_OPTIONS["ottla.compaction.strategy"].error(
+                strategy, "ottla.compaction.strategy.header must name a header"
+            )
+        if self.ottla_key_retention_ms >= 0 and not self.is_compact:
+            raise TOPIC_OPTIONS["ottla.key.retention.ms"].error(
+                str(self.ottla_key_retention_ms), "cleanup.policy must include compact"
+            )
         if self.remote_storage_enable:
             raise TOPIC_OPTIONS["remote.storage.enable"].error("true", "tiered storage is not supported")
 

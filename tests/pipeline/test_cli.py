@@ -80,7 +80,14 @@ def test_compact_without_install_stops_before_the_swap(shell: Shell) -> None:
         (0, "staged", 5),
         (1, "staged", 1),
     ]
-    assert results[0]["removed"] == {"superseded": 2, "keyless": 0, "tombstones": 0, "aborted": 1, "markers": 0}
+    assert results[0]["removed"] == {
+        "superseded": 2,
+        "keyless": 0,
+        "tombstones": 0,
+        "aged": 0,
+        "aborted": 1,
+        "markers": 0,
+    }
     assert shell.files() == before
     assert shell.progress == [
         f"{TOPIC}-0: group 1 of 1: 2 segments, 411 bytes -> 325, 8 records -> 5",

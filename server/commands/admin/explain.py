@@ -27,6 +27,7 @@ _RECORDS_MAX = 100_000
 _GOES = {
     "superseded": "the next pass removes it",
     "tombstones": "the next pass removes it: its delete horizon has passed",
+    "aged": "the next pass removes it: it is older than ottla.key.retention.ms",
     "aborted": "the next pass removes it: its transaction was aborted",
 }
 _STAYS = {
@@ -35,6 +36,7 @@ _STAYS = {
     "superseded_beyond_bound": "kept: a pass ends before the record that supersedes it",
     "superseded_in_clean_part": "kept: the record that supersedes it is in the clean part, which a pass does not scan for keys",
     "delete_horizon": "removed by the first pass at or after {horizon}",
+    "supersedes_now": "kept: the next pass may remove later records for it, and the pass after that removes it",
     "no_horizon_yet": "the next pass sets its delete horizon ({retention} later); the first pass after that removes it",
 }
 

@@ -156,8 +156,10 @@ class _Compacting:
         if chosen is None:
             return False
         try:
-            if not chosen.cleanable_bytes and (passes or not is_any_reached(chosen.segments, now_ms)):
-                return False
+            if not chosen.cleanable_bytes:
+                aged_up_to_ms = log.config.aged_up_to_ms(now_ms)
+                if passes or not is_any_reached(chosen.segments, now_ms, aged_up_to_ms=aged_up_to_ms):
+                    return False
             end_offset, stats = self._cleaner.clean(
                 chosen,
                 now_ms,

@@ -15,7 +15,8 @@ pytest.importorskip("numpy")
 from ottla.pipeline.compaction.group_results import GroupResult
 from ottla.pipeline.compaction.plan import CompactionPlan
 from ottla.pipeline.compaction.staging import group_directory
-from support.cleaner.cleaner_history import describe_failure, random_history
+from support.cleaner.cleaner_history import describe_failure, random_ages, random_history, random_versions
+from support.cleaner.histories import run_histories
 from support.disk.crash_files import CrashFiles
 from support.pipeline.compaction_pair import CompactionPair, run_locally
 from support.sizes import size
@@ -34,6 +35,16 @@ def test_the_pipelines_output_is_the_servers_byte_for_byte() -> None:
             pytest.fail(describe_failure(name, CompactionPair))
     # A change that makes the histories less varied must fail here.
     assert not {what for what in EVERYTHING if met[what] < size(1, 3)}
+
+
+def test_records_with_versions_give_the_servers_output_as_well() -> None:
+    met = run_histories(random_versions, range(size(6, 100)), CompactionPair)
+    assert met["a pass compared"] and met["records below the border"] and met["records of one key below the border"]
+
+
+def test_records_with_ages_give_the_servers_output_as_well() -> None:
+    met = run_histories(random_ages, range(size(6, 100)), CompactionPair)
+    assert met["a pass for the age of keys alone compared"] and met["gone: aged"]
 
 
 EVERYTHING = {

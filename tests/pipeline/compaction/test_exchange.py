@@ -37,9 +37,15 @@ HIGH = 2**63 + 5
 """Half of a hash: a number that would be negative with a sign."""
 
 
-def blob(source: int, kind: int, *entries: tuple[int, int, int]) -> Blob:
-    """Return a blob; entries are (64 bits of the hash, 32 bits more, number)."""
-    slots = [(high, low << 32 | number + 1) for high, low, number in sorted(entries)]
+LOWEST = -(2**63)
+
+
+def blob(source: int, kind: int, *entries: tuple[int, ...]) -> Blob:
+    """Return a blob; entries are (64 bits of the hash, 32 bits more, number), and the version if they have any."""
+    slots = [
+        (high, low << 32 | number + 1, *(each & (1 << 64) - 1 for each in version))
+        for high, low, number, *version in sorted(entries)
+    ]
     return Blob(0, source, kind, np.array(slots, np.uint64).tobytes())
 
 
@@ -79,7 +85,42 @@ def test_all_entries_of_a_key_except_the_last_are_superseded(case: str) -> None:
     blobs, expected = CASES[case]
     for seed in range(3):
         random.Random(seed).shuffle(blobs)
-        assert {source: sorted(numbers) for source, numbers in superseded(blobs)} == expected
+        assert {tag >> 1: sorted(numbers) for tag, numbers in superseded(blobs)} == expected
+
+
+VERSIONED: dict[str, tuple[list[Blob], dict[int, list[int]]]] = {
+    "the highest version is the newest of several segments": (
+        [blob(0, DIRTY_KEYS, (7, 1, 4, 9)), blob(1, DIRTY_KEYS, (7, 1, 5, 2)), blob(2, DIRTY_KEYS, (7, 1, 6, LOWEST))],
+        {2: [5], 4: [6]},
+    ),
+    "the later of equal versions is the newest": (
+        [blob(0, DIRTY_KEYS, (7, 1, 4, 2)), blob(1, DIRTY_KEYS, (7, 1, 5, 2))],
+        {0: [4]},
+    ),
+    "a clean record that wins against a dirty one is a winner": (
+        [blob(0, CLEAN_KEYS, (7, 1, 4, 9)), blob(1, CLEAN_KEYS, (7, 1, 0, 1)), blob(1, DIRTY_KEYS, (7, 1, 5, 2))],
+        {1: [4], 2: [0, 5]},
+    ),
+    "clean records alone supersede nothing": (
+        [blob(0, CLEAN_KEYS, (7, 1, 4, 9)), blob(1, CLEAN_KEYS, (7, 1, 0, 1))],
+        {},
+    ),
+    "of each of several keys": (
+        [
+            blob(0, CLEAN_KEYS, (0, 1, 9, 5), (5, 1, 4, 1), (HIGH, 1, 6, 3)),
+            blob(1, DIRTY_KEYS, (0, 1, 0, 4), (5, 1, 1, 1), (5, 2, 3, 0), (HIGH, 1, 2, 3)),
+        ],
+        {0: [4, 6], 1: [9], 2: [0]},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", VERSIONED)
+def test_all_entries_of_a_key_except_the_one_with_the_highest_version_are_superseded(case: str) -> None:
+    blobs, expected = VERSIONED[case]
+    for seed in range(3):
+        random.Random(seed).shuffle(blobs)
+        assert {tag: sorted(numbers) for tag, numbers in superseded(blobs, 3)} == expected
 
 
 def test_bitmaps_are_joined_at_any_bit() -> None:
@@ -105,10 +146,10 @@ def test_bitmaps_are_joined_at_any_bit() -> None:
 
 
 def test_a_segments_bitmaps_read_back_as_written() -> None:
-    bits = SegmentBits(70, 3, np.array([5, 1], np.uint64), np.array([2, 0], np.uint64), np.array([1, 9], np.uint32))
+    bits = SegmentBits(70, 40, 3, np.array([5, 1], np.uint64), np.array([2, 0], np.uint64), np.array([1, 9], np.uint32))
     again = SegmentBits.from_bytes(bits.to_bytes())
-    assert (again.numbered, again.keyless) == (70, 3)
-    assert [list(found) for found in again[2:]] == [[5, 1], [2, 0], [1, 9]]
+    assert (again.numbered, again.clean, again.keyless) == (70, 40, 3)
+    assert [list(found) for found in again[3:]] == [[5, 1], [2, 0], [1, 9]]
 
 
 def planned() -> tuple[CrashFiles, CompactionPlan]:

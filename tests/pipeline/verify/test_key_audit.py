@@ -10,7 +10,7 @@ np = pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
 pa = pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 
 from ottla.pipeline.records.key_hashes import by_bucket
-from ottla.pipeline.verify.key_audit import KEY_ROW, KeyRows, KeyTable, from_bytes, judge, merge
+from ottla.pipeline.verify.key_audit import KEY_ROW, LEFT, LOST_NEWEST, KeyRows, KeyTable, from_bytes, judge, merge
 
 RECORDS, AT_ONCE = 600, 64
 
@@ -46,6 +46,31 @@ def test_buckets_are_judged_as_all_of_it(keys: int = 300) -> None:
     assert len(found) == 7
     assert sum(each for each, _ in found) == count
     assert sorted(each for _, some in found for each in some) == sorted(verdicts)
+
+
+VERSIONS = {
+    "sound": ([(1, 9, True), (2, 3, False), (3, 5, False)], []),
+    "the newest is lost": ([(1, 9, False), (2, 3, True)], [(LOST_NEWEST, 1)]),
+    "an earlier record is left": ([(1, 3, True), (2, 9, True), (3, 5, False)], [(LEFT, 1)]),
+    "a later record is left": ([(1, 9, True), (2, 3, False), (3, 5, True)], [(LEFT, 3)]),
+    "the offset decides between equal versions": ([(1, 9, True), (2, 9, False)], [(LOST_NEWEST, 2)]),
+}
+
+
+@pytest.mark.parametrize("case", VERSIONS)
+@pytest.mark.parametrize("rows_at_once", [1, 100])
+def test_the_highest_version_is_the_newest_record(case: str, rows_at_once: int) -> None:
+    """Records are (offset, version, whether it is left)."""
+    records, expected = VERSIONS[case]
+    table = KeyTable(clean_end=10, dirty_from=0, has_versions=True, rows_at_once=rows_at_once)
+    found = []
+    for offset, version, is_left in records:
+        one = np.array([offset]), np.array([is_left]), np.array([False]), np.array([version])
+        table.add(pa.array([b"k"], pa.binary()), *one)
+        found.append(table.overflow())
+    rows = merge([each for each in [*found, table.remaining_rows()] if len(each)])
+    again = from_bytes(rows.tobytes(), has_versions=True)
+    assert [each[:2] for each in judge(again, dirty_from=0, at_most=9)[1]] == expected
 
 
 def test_keys_that_share_half_of_their_hash_stay_separate() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 pytest.importorskip("numpy", reason="needs the extra ottla[spark]")
 pytest.importorskip("pyarrow", reason="needs the extra ottla[spark]")
 
-from support.cleaner.cleaner_history import History, Step, random_history
+from support.cleaner.cleaner_history import History, Step, random_ages, random_history, random_versions
+from support.cleaner.histories import run_histories
 from support.pipeline.verified_pair import VerifiedPair
 from support.sizes import size
 
@@ -19,6 +22,12 @@ def test_results_of_server_and_pipeline_pass_verification() -> None:
     for number in range(HISTORIES):
         verified += random_history(f"verify {number}").run(VerifiedPair).met["a pass verified"]
     assert verified > HISTORIES
+
+
+@pytest.mark.parametrize("make", [random_versions, random_ages])
+def test_results_with_versions_and_ages_pass_verification(make: Callable[[int | str], History]) -> None:
+    numbers = [f"verify {number}" for number in range(HISTORIES)]
+    assert run_histories(make, numbers, VerifiedPair)["a pass verified"] > HISTORIES
 
 
 def test_aborted_data_hidden_by_delete_records_may_remain() -> None:

@@ -201,7 +201,7 @@ async def test_a_pass_leaves_statistics_and_one_line(tmp_path: Path, caplog: pyt
         (line,) = [record.message for record in caplog.records if record.message.startswith("cleaned t-0")]
         for told in (
             f"from 0 to {BATCHES - 1} in ",
-            f"{BATCHES - 1} -> 3 records (removed: {BATCHES - 4} superseded, 0 keyless, 0 tombstones, 0 aborted, 0 markers)",
+            f"{BATCHES - 1} -> 3 records (removed: {BATCHES - 4} superseded, 0 keyless, 0 tombstones, 0 aged, 0 aborted, 0 markers)",
             f"{BATCHES - 1} -> {BATCHES - 1} segments",
             f"3 keys of {BATCHES - 1} records",
         ):

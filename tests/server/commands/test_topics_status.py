@@ -120,7 +120,7 @@ def test_json_has_all_fields_of_the_last_pass(broker: ottla.Broker, client: RawC
     assert (found["topic"], found["partition"], found["cleanup_policy"]) == ("t", 0, ["compact"])
     assert (found["passes"], found["last_pass"]["end_offset"]) == (1, 10)
     stats = found["last_pass"]["stats"]
-    assert stats["removed"] == {"superseded": 9, "keyless": 0, "tombstones": 0, "aborted": 0, "markers": 0}
+    assert stats["removed"] == {"superseded": 9, "keyless": 0, "tombstones": 0, "aged": 0, "aborted": 0, "markers": 0}
     assert {"seconds", "map_seconds", "throttled_seconds", "bytes_read", "map_utilization"} <= set(stats)
     (partition,) = broker.cleaner_status()
     known = json.loads(json.dumps(broker.cleaner_status()[partition].as_json()))

@@ -108,6 +108,15 @@ def test_invalid_changes_of_a_topic_are_refused(
     assert all(part in error.value.message for part in parts)
 
 
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state", "__share_group_state"])
+def test_an_internal_topic_takes_no_option_of_ottlas(topic: str) -> None:
+    present, change = {"cleanup.policy": "compact"}, ConfigChange("ottla.key.retention.ms", "5")
+    with pytest.raises(KafkaError, match=f"5 for configuration ottla.key.retention.ms: .* {topic}") as error:
+        alter_topic(config(), present, [change], topic)
+    assert error.value.code == ErrorCode.INVALID_CONFIG
+    assert alter_topic(config(), present, [change], "orders") == {**present, "ottla.key.retention.ms": "5"}
+
+
 REPLICAS = "leader.replication.throttled.replicas"
 LONG_LIST = ",".join(f"{index:05}:0" for index in range(4_000))
 

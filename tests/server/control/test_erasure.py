@@ -117,6 +117,15 @@ def test_topics_that_are_not_compacted_are_searched_and_not_cleaned(broker: ottl
     assert status == 409 and "is not compacted" in answer["error"]
 
 
+def test_topics_with_versions_are_searched_and_not_erased(broker: ottla.Broker) -> None:
+    """A value with a higher version would win against the tombstone."""
+    broker.create_topic("versions", 1, {"cleanup.policy": "compact", "ottla.compaction.strategy": "timestamp"})
+    broker.produce("versions", "v", key="17")
+    assert [each.why for each in found(broker, "17", topic="versions").places] == [Why.VERSIONED]
+    status, answer = asked(broker, "erase-keys", "17", topic="versions")
+    assert status == 409 and "ottla.compaction.strategy=timestamp" in answer["error"]
+
+
 def test_keys_of_any_bytes_are_given_in_base64(broker: ottla.Broker) -> None:
     broker.produce("t", "v", key=b"\xff\0")
     (place,) = found(broker, base64.b64encode(b"\xff\0").decode(), encoding="base64").places

@@ -88,6 +88,7 @@ CASES: list[tuple[str, Callable[[Log], None], dict[str, Any], list[tuple[int, Wh
     ("committed", committed, {}, [(0, Why.NOT_CLEANED_YET), (2, Why.LIVE)]),
     ("in an open transaction", undecided, {}, [(0, Why.LIVE), (1, Why.OPEN_TRANSACTION)]),
     ("deleted", tombstone, {}, [(0, Why.NOT_CLEANED_YET), (1, Why.TOMBSTONE_RETENTION)]),
+    ("by version", rolled, {"ottla_compaction_strategy": "timestamp"}, [(0, Why.VERSIONED), (1, Why.VERSIONED)]),
     ("not compacted", rolled, {"cleanup_policy": ("delete",)}, [(0, Why.NOT_COMPACTED), (1, Why.NOT_COMPACTED)]),
 ]  # fmt: skip
 
@@ -99,6 +100,12 @@ def test_each_record_has_its_reason(
     log = make_log(**config)
     write(log)
     assert reasons(places_of(log)) == expected, name
+
+
+def test_the_newest_value_may_go_by_its_age() -> None:
+    log = make_log(ottla_key_retention_ms=DAY_MS)
+    rolled(log)
+    assert f"ottla.key.retention.ms={DAY_MS}" in places_of(log)[1].explanation
 
 
 def test_superseded_records_of_the_clean_part_need_another_tombstone() -> None:

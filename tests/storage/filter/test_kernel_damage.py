@@ -22,6 +22,8 @@ from support.sizes import size
 SECRET = bytes(16)
 LYING = [0, 1, 2, 5, 127, 128, 2**31 - 1, -1, -(2**31)]
 ROOM_BYTES = 4_000
+NO_VERSIONS = b"no such header"
+"""Setting for maps without versions."""
 
 
 def good(rng: random.Random) -> bytearray:
@@ -37,7 +39,7 @@ def good(rng: random.Random) -> bytearray:
                     rng.randrange(300),
                     rng.choice([None, b"k%d" % rng.randrange(9)]),
                     rng.choice([None, b"v" * 9]),
-                    (),
+                    rng.choice([(), (("v", rng.randbytes(8)),), (("v", None), ("", b""))]),
                 )
                 for at in range(count)
             ],
@@ -105,35 +107,47 @@ def lying_count(rng: random.Random) -> bytes:
 DAMAGE = [random_bytes, header_and_random_records, flipped, long_number_somewhere, cut_short, lying_count]
 
 
-def results_of(module: ModuleType, data: bytes, *, start: int, latest: int, entries_max: int) -> list[Any]:
+def results_of(
+    module: ModuleType, data: bytes, *, start: int, latest: int, entries_max: int, header: bytes | None = NO_VERSIONS
+) -> list[Any]:
     """Return all results of both classes for `data`: as whole batches, and as the records of a compressed one."""
     heard: list[Any] = []
     table = array("Q", bytes(16 * 500))
-    keys = module.KeyMap(table, 40, entries_max, start, SECRET, 2**32 - 2)
+    versions = None if header == NO_VERSIONS else array("q", bytes(16 * 500))
+    keys = module.KeyMap(table, 40, entries_max, start, SECRET, 2**32 - 2, versions, header)
     dead, tombstones = array("Q", bytes(8 * 5)), array("Q", bytes(8 * 5))
     keys.set_bits(dead, tombstones)
     heard.append(keys.build(data, 0, len(data)))
-    header = (
-        data[:HEADER_BYTES] if len(data) >= HEADER_BYTES else HEADER.pack(0, 49, 0, 2, 0, 3, 9, 0, 0, -1, -1, -1, 9)
-    )
-    block = data[HEADER_BYTES:]
-    heard.append(keys.build_block(header, 0, block))
+    head, block = header_of(data), data[HEADER_BYTES:]
+    heard.append(keys.build_block(head, 0, block))
+    if versions is not None:
+        keys.looks_back, keys.visible_from = True, 3
+        heard.append((keys.build(data, 0, len(data)), keys.build_block(header_of(data), 0, block)))
     heard.append((keys.records, keys.latest_offset, keys.keyless, keys.entries, dead.tolist(), tombstones.tolist()))
     arrays = (array("q", bytes(64)), *(array(code, bytes(32)) for code in "iiqi"), array("q", bytes(8)))
     records = module.RecordFilter(
-        dead, tombstones, min(keys.records, 250), start, latest, table, 40, SECRET, 5, 50, array("q", [7]), arrays
+        *(dead, tombstones, min(keys.records, 250), start, latest, table, 40, SECRET, 5, 50, array("q", [7]), arrays),
+        versions,
+        None if versions is None else array("Q", bytes(24) + b"\xff" * 16),
     )
     out = memoryview(bytearray(ROOM_BYTES))
     heard.append(records.filter(data, 0, len(data), out, 0))
     heard.append((records.ordinal, records.records_read, records.superseded, records.keyless, records.expired))
     for call in (records.filter_block, records.stamp):
-        heard.append(call(header, 0, block, out[1_000:]))
+        heard.append(call(head, 0, block, out[1_000:]))
     heard.append(bytes(out))
     return heard
 
 
-def settings(rng: random.Random) -> dict[str, int]:
+def header_of(data: bytes) -> bytes:
+    """Return the header of `data`, or another one if it is too short."""
+    is_whole = len(data) >= HEADER_BYTES
+    return data[:HEADER_BYTES] if is_whole else HEADER.pack(0, 49, 0, 2, 0, 3, 9, 0, 0, -1, -1, -1, 9)
+
+
+def settings(rng: random.Random) -> dict[str, Any]:
     return {
+        "header": rng.choice([NO_VERSIONS, NO_VERSIONS, None, b"v", b""]),
         "start": rng.choice([0, 5]),
         "latest": rng.choice([-1, 20, 1 << 40]),
         "entries_max": rng.choice([6, 300]),

@@ -154,8 +154,8 @@ def _other_size(text: str) -> str:
     [
         _cut_last_number,
         _other_size,  # Apache Kafka has cleaned some of the segments since
-        lambda text: text.replace(" 3 1\n", " 3 4\n"),
-        lambda text: text.replace(" 3 1\n", " 7 1\n"),
+        lambda text: text.replace(" 3 1 0\n", " 3 4 0\n"),
+        lambda text: text.replace(" 3 1 0\n", " 7 1 0\n"),
         lambda text: text.replace("0 6 ", "0 60 "),
         lambda _: "",
         lambda _: "\0" * 30,

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ottla.storage.topics.config import TOPIC_OPTIONS, ConfigError, LogConfig, parse_value
 from ottla.storage.topics.options import MAX_LONG, Option, OptionType, format_value
+from ottla.storage.topics.versions import VersionSource
 from support.noted import each_case
 
 
@@ -74,6 +75,8 @@ def test_a_text_is_parsed_to_its_value(name: str, text: str, value: object) -> N
         ("flush.messages", "0", "1"),
         ("segment.index.bytes", "3", "4"),
         ("internal.segment.bytes", "0", "1"),
+        ("ottla.key.retention.ms", "-2", "-1"),
+        ("ottla.compaction.strategy", "version", "offset, timestamp, header"),
         ("leader.replication.throttled.replicas", "0:1,*", "PARTITION:BROKER"),
     ],
 )
@@ -180,6 +183,18 @@ def test_overrides_replace_the_brokers_defaults() -> None:
     assert config.is_delete
 
 
+@each_case(
+    "texts, source",
+    [
+        ({"ottla.compaction.strategy": "offset", "ottla.compaction.strategy.header": "v"}, None),
+        ({"ottla.compaction.strategy": "timestamp"}, VersionSource(None)),
+        ({"ottla.compaction.strategy": "header", "ottla.compaction.strategy.header": "é"}, VersionSource("é".encode())),
+    ],
+)
+def test_a_strategy_says_where_versions_are(texts: dict[str, str], source: VersionSource | None) -> None:
+    assert LogConfig.from_texts({"cleanup.policy": "compact", **texts}).version_source == source
+
+
 def test_the_hidden_segment_size_wins_and_may_be_small() -> None:
     config = LogConfig.from_texts({"internal.segment.bytes": "1000", "segment.bytes": "2097152"})
     assert config.segment_bytes == 1000
@@ -195,6 +210,15 @@ def test_the_hidden_segment_size_wins_and_may_be_small() -> None:
         ),
         ({"remote.storage.enable": "true"}, ["Invalid value true", "remote.storage.enable"]),
         ({"remote.storage.enable": "true", "cleanup.policy": "compact"}, ["remote.storage.enable"]),
+        ({"ottla.key.retention.ms": "0"}, ["Invalid value 0", "cleanup.policy must include compact"]),
+        (
+            {"ottla.compaction.strategy": "timestamp"},
+            ["Invalid value timestamp", "cleanup.policy must include compact"],
+        ),
+        (
+            {"ottla.compaction.strategy": "header", "cleanup.policy": "compact,delete"},
+            ["Invalid value header", "ottla.compaction.strategy.header must name a header"],
+        ),
     ],
 )
 def test_contradicting_options_are_refused(texts: dict[str, str], parts: list[str]) -> None:

@@ -27,10 +27,14 @@ def assert_same_outline(log: Log, model: CleanedLog, checkpoint: int | None, now
     assert [segment.base_offset for segment in log.segments] == [segment.base for segment in model.segments]
     first_dirty, _ = first_dirty_offset(log, checkpoint)
     assert first_dirty == model.first_dirty(checkpoint)
+    clean = log.counter.clean
+    model.known_oldest = None if clean is None else (clean.end_offset, clean.oldest_ms)
+    model.aged_up_to = log.counter.aged_up_to_ms
     measured, expected = measure(log, first_dirty, now_ms), model.dirtiness(first_dirty, now_ms)
     assert measured.upper_offset == expected.upper
     assert (measured.clean_bytes, measured.cleanable_bytes) == (expected.clean_bytes, expected.cleanable_bytes)
     assert measured.max_lag_overdue_ms == expected.overdue_ms
+    assert measured.key_overdue_ms == expected.key_overdue_ms
     assert measured.is_due == expected.is_due
 
 

@@ -87,6 +87,53 @@ def random_history(seed: int | str) -> History:
     return _Maker(random.Random(seed)).make()
 
 
+VERSION_HEADERS = (
+    (),
+    *[(("v", number.to_bytes(8, "big", signed=True)),) for number in (-(2**63), -7, 0, 1, 2, 2, 256)],
+    (("v", (5).to_bytes(8, "big")), ("v", (1).to_bytes(8, "big"))),
+    (("v", (5).to_bytes(8, "big")), ("v", b"short")),
+    (("v", None), ("w", (9).to_bytes(8, "big"))),
+)
+
+
+def random_versions(seed: int | str) -> History:
+    """Return a history of this number in which versions decide which record of a key stays (KIP-280)."""
+    history, rng = random_history(f"versions {seed}"), random.Random(seed)
+    strategies = rng.choice((("timestamp",), ("header",), ("header",), ("timestamp", "header", "offset")))
+    history.config |= {"ottla_compaction_strategy": strategies[0], "ottla_compaction_strategy_header": "v"}
+    for step in history.steps:
+        if step.name == "write":
+            step.arguments |= {
+                "headers": rng.choice(VERSION_HEADERS),
+                "ages_ms": tuple(rng.choice((0, 0, 1, 500, 2_000, None)) for _ in range(rng.randint(1, 3))),
+            }
+    for strategy in strategies[1:]:
+        at = rng.randrange(len(history.steps))
+        history.steps.insert(at, Step("configure", ottla_compaction_strategy=strategy))
+    return history
+
+
+def random_ages(seed: int | str) -> History:
+    """Return a history of this number in which records go for their age, in some of them with versions."""
+    rng = random.Random(seed)
+    history = random_versions(f"ages {seed}") if rng.random() < 0.3 else random_history(f"ages {seed}")
+    ages_ms = (0, 300, 600, 2_000, -1)
+    history.config["ottla_key_retention_ms"] = rng.choice(ages_ms)
+    for step in history.steps:
+        if step.name == "write" and rng.random() < 0.7:
+            step.arguments["ages_ms"] = tuple(
+                rng.choice((0, 0, 300, 1_000, -200, None)) for _ in range(rng.randint(1, 3))
+            )
+    for _ in range(rng.choice((0, 0, 1, 2))):
+        history.steps.insert(
+            rng.randrange(len(history.steps)), Step("configure", ottla_key_retention_ms=rng.choice(ages_ms))
+        )
+    for _ in range(rng.choice((0, 2, 4))):
+        at = rng.randrange(len(history.steps))
+        history.steps[at:at] = [Step("wait", rng.choice((300, 700, 2_000))), Step("clean")]
+    return history
+
+
 class _Maker:
     """A generator of histories. Each history uses a few kinds of steps, chosen at random, which then meet often."""
 
@@ -218,13 +265,15 @@ def fails(history: History, pair_type: type[Pair] = Pair) -> Exception | None:
     return None
 
 
-def describe_failure(seed: int | str, pair_type: type[Pair] = Pair) -> str:
+def describe_failure(
+    seed: int | str, pair_type: type[Pair] = Pair, make: Callable[[int | str], History] = random_history
+) -> str:
     """Return, for a failing history, how it was made, the smallest one that still fails, and where."""
-    smallest = shrink(random_history(seed), lambda history: fails(history, pair_type) is not None)
+    smallest = shrink(make(seed), lambda history: fails(history, pair_type) is not None)
     error = fails(smallest, pair_type)
     where = "".join(traceback.format_exception(error))
     run = "run()" if pair_type is Pair else f"run({pair_type.__name__})"
-    return f"history {seed!r}: random_history({seed!r}).{run} fails, and so does\n\n{smallest!r}.{run}\n\n{where}"
+    return f"history {seed!r}: {make.__name__}({seed!r}).{run} fails, and so does\n\n{smallest!r}.{run}\n\n{where}"
 
 
 def shrink(history: History, is_bad: Callable[[History], bool]) -> History:

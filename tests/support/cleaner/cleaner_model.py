@@ -8,7 +8,7 @@ every time, so nothing here is fast, and nothing depends on how the real cleaner
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from support.logs.model_log import (
@@ -81,6 +81,7 @@ class Dirtiness:
     cleanable_bytes: int
     overdue_ms: int
     is_due: bool
+    key_overdue_ms: int = 0
 
 
 @dataclass
@@ -109,6 +110,11 @@ class CleanedLog(ModelLog):
     keeps_range_end = False
     """Whether the last batch of each cleaned range stays, as up to Apache Kafka 4.3; else the one at the high watermark."""
 
+    known_oldest: tuple[int, int] | None = None
+    """Knowledge of the real log from its last pass: (its end, the least timestamp of a record that may go for its age)."""
+    aged_up_to = 0
+    """The largest timestamp of records that the last pass has removed for their age."""
+
     def first_dirty(self, checkpoint: int | None) -> int:
         if checkpoint is None or not self.log_start <= checkpoint <= self.log_end:
             return self.log_start
@@ -133,7 +139,21 @@ class CleanedLog(ModelLog):
         overdue_ms = max(0, now - config.max_compaction_lag_ms - oldest)
         ratio = cleanable_bytes / (clean_bytes + cleanable_bytes) if cleanable_bytes else 0.0
         is_due = (overdue_ms > 0 and cleanable_bytes > 0) or ratio > config.min_cleanable_dirty_ratio
-        return Dirtiness(upper, clean_bytes, cleanable_bytes, overdue_ms, is_due)
+        key_overdue_ms = self.key_overdue_ms(first_dirty, upper, now)
+        return Dirtiness(upper, clean_bytes, cleanable_bytes, overdue_ms, is_due or key_overdue_ms > 0, key_overdue_ms)
+
+    def key_overdue_ms(self, first_dirty: int, upper: int, now: int) -> int:
+        """Return for how long a pass has been due for the age of a record."""
+        retention_ms = self.config.ottla_key_retention_ms
+        if retention_ms < 0 or self.segments[0].base >= upper:
+            return 0
+        clean = [each.first_timestamp for each in self.segments if each.base < first_dirty]
+        oldest = [each for each in clean if each > self.aged_up_to]
+        if self.known_oldest is not None and self.known_oldest[0] >= first_dirty and self.known_oldest[1] > 0:
+            oldest = [self.known_oldest[1]]
+        dirty = [each.first_timestamp for each in self.segments_from(first_dirty, upper)]
+        oldest += [each for each in dirty if each > 0]
+        return max(0, now - retention_ms - retention_ms // 16 - min(oldest, default=2**63))
 
     def clean(
         self,
@@ -159,8 +179,54 @@ class CleanedLog(ModelLog):
             for at, known in self.snapshots.items()
             if at >= upper or all(producer.txn_first is None for producer in known.values())
         }
+        if self.config.version_source is not None:
+            limit = max(1, limit // 2)  # an entry takes twice the memory
         newest, latest = self.build_map(first_dirty, upper, limit)
-        return self.rewrite(newest, latest, upper, now=now, index_bytes=index_bytes, groups_max=groups_max)
+        held = self.look_back(newest, first_dirty, latest)
+        return self.rewrite(newest, latest, upper, held=held, now=now, index_bytes=index_bytes, groups_max=groups_max)
+
+    def rank(self, record: ModelRecord) -> tuple[int, int]:
+        """Return the sort key by which the newest record of a key is found."""
+        strategy, name = self.config.ottla_compaction_strategy, self.config.ottla_compaction_strategy_header
+        if strategy == "offset":
+            return 0, record.offset
+        if strategy == "timestamp":
+            return record.timestamp, record.offset
+        values = [value for header, value in record.headers if header == name]
+        if not values or values[-1] is None or len(values[-1]) != 8:
+            return -(2**63), record.offset
+        return int.from_bytes(values[-1], "big", signed=True), record.offset
+
+    def committed_values(self) -> dict[bytes | None, bytes | None]:
+        return {each.key: each.value for each in self.newest_committed()}
+
+    def newest_committed(self) -> list[ModelRecord]:
+        """Return the newest committed record of each key."""
+        return list({each.key: each for each in sorted(self.committed_records(), key=self.rank)}.values())
+
+    def look_back(self, newest: dict[bytes, int], start: int, latest: int) -> set[int]:
+        """Let the records below `start` compete with those in the map, if the strategy is not `offset`.
+
+        Returns the offsets of records that stay for this pass even if they are tombstones past their horizon: all that may
+        supersede a later record.
+        """
+        if self.config.ottla_compaction_strategy == "offset":
+            return set()
+        transactions = Transactions()
+        self._announce(transactions, self.segments[0].base, latest + 1)
+        reached: dict[bytes, list[ModelRecord]] = {key: [] for key in newest}
+        held: set[int] = set()
+        for batch in self.batches:
+            if batch.is_control:
+                transactions.is_unneeded(batch)
+            elif batch.base <= latest and not transactions.is_aborted(batch):
+                for record in batch.records:
+                    if self.log_start <= record.offset <= latest and record.key in reached:
+                        reached[record.key].append(record)
+                held |= {record.offset for record in batch.records if start <= record.offset}
+        for key, records in reached.items():
+            newest[key] = max(records, key=self.rank).offset
+        return held | set(newest.values())
 
     def build_map(self, start: int, end: int, limit: int = NO_LIMIT) -> tuple[dict[bytes, int], int]:
         """Return the newest offset of every key from `start` up to `end`, and the last offset that this covers."""
@@ -168,6 +234,8 @@ class CleanedLog(ModelLog):
         latest = -1
         transactions = Transactions()
         dirty = self.segments_from(start, end)
+        if not dirty:
+            return {}, start - 1
         self._announce(transactions, dirty[0].base, end)
         for segment, next_base in zip(dirty, [*(each.base for each in dirty[1:]), end], strict=True):
             for batch in segment.batches:
@@ -220,6 +288,7 @@ class CleanedLog(ModelLog):
         latest: int,
         upper: int,
         *,
+        held: Collection[int] = (),
         now: int,
         index_bytes: Mapping[int, tuple[int, int]] | None = None,
         groups_max: int | None = None,
@@ -236,7 +305,7 @@ class CleanedLog(ModelLog):
             for segment in group:
                 self._announce(transactions, segment.base, ends[segment.base])
                 for batch in segment.batches:
-                    kept = self._clean_batch(batch, cleaned, transactions, newest, latest, upper, now, done)
+                    kept = self._clean_batch(batch, cleaned, transactions, newest, latest, upper, held, now, done)
                     if kept is not None:
                         cleaned.batches.append(kept)
                 done.bytes_read += segment.size_bytes
@@ -274,10 +343,13 @@ class CleanedLog(ModelLog):
         newest: Mapping[bytes, int],
         latest: int,
         upper: int,
+        held: Collection[int],
         now: int,
         done: ModelPass,
     ) -> ModelBatch | None:
         done.records_read += len(batch.records)
+        retention_ms = self.config.ottla_key_retention_ms
+        aged_up_to = -1 if retention_ms < 0 else now - retention_ms
         if batch.is_control:
             is_unneeded, txn = transactions.is_unneeded(batch)
             if txn is not None:
@@ -287,7 +359,7 @@ class CleanedLog(ModelLog):
         else:
             is_unneeded = transactions.is_aborted(batch)
             whys = [
-                "aborted" if is_unneeded else _why_removed(record, batch, newest, latest, now)
+                "aborted" if is_unneeded else _why_removed(record, batch, newest, latest, held, now, aged_up_to)
                 for record in batch.records
             ]
         done.removed.update(why for why in whys if why)
@@ -317,13 +389,23 @@ class CleanedLog(ModelLog):
         return batch.is_control and batch.epoch == producer.epoch
 
 
-def _why_removed(record: ModelRecord, batch: ModelBatch, newest: Mapping[bytes, int], latest: int, now: int) -> str:
+def _why_removed(
+    record: ModelRecord,
+    batch: ModelBatch,
+    newest: Mapping[bytes, int],
+    latest: int,
+    held: Collection[int],
+    now: int,
+    aged_up_to: int,
+) -> str:
     """Return the reason, by its name in `RemovedRecords`; "" for a record that stays."""
     if record.offset > latest:
         return ""
     if record.key is None:
         return "keyless"
-    if record.offset < newest.get(record.key, -1):
+    if record.offset != newest.get(record.key, record.offset):
         return "superseded"
-    is_expired = record.value is None and batch.horizon is not None and batch.horizon <= now
+    if record.value is not None:
+        return "aged" if 0 <= record.timestamp <= aged_up_to and record.offset not in held else ""
+    is_expired = record.offset not in held and batch.horizon is not None and batch.horizon <= now
     return "tombstones" if is_expired else ""

@@ -140,8 +140,8 @@ class ExplainedPair(Pair):
                 assert told.stats.removed == then.stats.removed
                 self.met["a dry run of a forced pass"] += 1
         first_dirty = self.model.first_dirty(self.checkpoint)
-        is_dirty = self.model.config.is_compact and self.model.dirtiness(first_dirty, self.now_ms).cleanable_bytes
-        if not is_dirty:
+        found = self.model.dirtiness(first_dirty, self.now_ms)
+        if not self.model.config.is_compact or not (found.cleanable_bytes or found.is_due):
             return
         io_buffer_bytes = options.get("io_buffer_bytes", 1 << 19)
         told = self._dry(measure(self.log, first_dirty, self.now_ms), max_entries, io_buffer_bytes)

@@ -200,6 +200,8 @@ class ModelLog:
     def _is_full_for(self, batch: ModelBatch, now: int) -> bool:
         segment, config = self.segments[-1], self.config
         limit_ms = min(config.segment_ms, config.max_compaction_lag_ms) if config.is_compact else config.segment_ms
+        if config.is_compact and config.ottla_key_retention_ms >= 0:
+            limit_ms = min(limit_ms, max(1, config.ottla_key_retention_ms))
         first = segment.first_timestamp
         waited_ms = batch.max_timestamp - first if first >= 0 else now - segment.created
         return (
@@ -274,15 +276,17 @@ class ModelLog:
 
     def committed_values(self) -> dict[bytes | None, bytes | None]:
         """Return the last value of each key for a read_committed reader; tombstones leave None."""
-        values: dict[bytes | None, bytes | None] = {}
+        return {each.key: each.value for each in self.committed_records()}
+
+    def committed_records(self) -> Iterator[ModelRecord]:
+        """Yield the records that a read_committed reader gets."""
         for batch in self.batches:
             aborted = any(
                 txn.producer_id == batch.producer_id and txn.first <= batch.base <= txn.last for txn in self.aborted
             )
             is_open = batch.transactional and self.open_txns.get(batch.producer_id, self.log_end) <= batch.base
             if not (batch.is_control or (batch.transactional and aborted) or is_open):
-                values.update((each.key, each.value) for each in batch.records if each.offset >= self.log_start)
-        return values
+                yield from (each for each in batch.records if each.offset >= self.log_start)
 
     # Shortening
 

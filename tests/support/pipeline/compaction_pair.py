@@ -78,7 +78,7 @@ class CompactionPair(Pair):
         first_dirty, _ = first_dirty_offset(log, checkpoint)
         bounds = measure(log, first_dirty, self.now_ms)
         assert (plan.first_dirty_offset, plan.upper_offset) == (bounds.first_dirty_offset, bounds.upper_offset)
-        assert bool(plan.sources) == bool(bounds.cleanable_bytes)
+        assert bool(plan.sources) == bool(bounds.cleanable_bytes or bounds.key_overdue_ms)
         if not plan.sources:
             self.met["a plan without sources"] += 1
             return
@@ -102,6 +102,7 @@ class CompactionPair(Pair):
         assert_same_counts(results, stats)
         assert previewed == [replace(result, files={}) for result in results]
         self.met["a pass compared"] += 1
+        self.met["a pass for the age of keys alone compared"] += not bounds.cleanable_bytes
         self.met["several groups"] += len(plan.groups) > 1
         self.met["a group of several segments"] += any(len(group) > 1 for group in plan.groups)
         self.met["a border in a segment"] += first_dirty not in {source.base_offset for source in plan.sources}

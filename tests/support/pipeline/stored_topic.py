@@ -62,6 +62,37 @@ def stored_topic(
     return data_dir
 
 
+def versioned_topic(directory: Path) -> Path:
+    """Write one partition whose records have versions in the header `v`; return the data directory.
+
+    The newest of `k` is in the first segment, that of `c` and `d` in the active one, and `b` is deleted by a tombstone between
+    its values.
+    """
+    data_dir = directory / "data"
+    log = _log(data_dir, 0)
+
+    def put(key: str, value: str | None, version: int | None, *, roll: bool = False) -> None:
+        headers = () if version is None else (("v", version.to_bytes(8, "big", signed=True)),)
+        append(log, (key, value), headers=headers, roll=roll)
+
+    put("k", "right", 3)
+    put("b", "early", 1, roll=True)
+    put("k", "late", 1)
+    put("b", None, 9)
+    put("c", "plain", None, roll=True)
+    put("b", "late", 5)
+    put("c", "versioned", -7)
+    put("d", "early", None)
+    put("d", "late", None)
+    texts = {
+        "cleanup.policy": "compact",
+        "ottla.compaction.strategy": "header",
+        "ottla.compaction.strategy.header": "v",
+    }
+    _stop(data_dir, [log], texts)
+    return data_dir
+
+
 def _stop(data_dir: Path, logs: Sequence[Log], texts: Mapping[str, str], topic_id: bytes = TOPIC_ID) -> None:
     """Write the files that a stopped server leaves."""
     files = OsFiles()
