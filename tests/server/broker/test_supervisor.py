@@ -30,7 +30,7 @@ from ottla.storage.data_dirs.snapshots import SnapshotError
 from ottla.storage.disk.health import DataDirectoryError
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import CLEAN_SHUTDOWN_FILE, NEXT_CONTENT, TopicPartition
-from support.broker.admin import delete, metadata, topic_names
+from support.broker.admin import creations_ended, delete, metadata, topic_names
 from support.broker.conversation import create_topic, fetch, fetch_request, produce, records_of
 from support.broker.raw_client import RawClient
 from support.disk.gated_files import GatedFiles
@@ -184,6 +184,7 @@ async def test_a_client_of_the_former_run_does_not_create_its_old_topics_again(
             await trio.to_thread.run_sync(metadata, old)
             await end(supervisor)
         await ask(supervisor, lambda client: metadata(client, "t", "other", create=True))
+        await creations_ended(supervisor.broker)
         assert [topic.name for topic in supervisor.broker.services.topics if not topic.is_internal] == ["other"]
         await ask(supervisor, lambda client: create_topic(client, "t", 3))
 
@@ -193,6 +194,7 @@ async def test_a_client_that_connects_after_a_reset_creates_a_topic_of_the_forme
         await fill(supervisor)
         await supervisor.reset()
         await ask(supervisor, lambda client: metadata(client, "t", create=True))
+        await creations_ended(supervisor.broker)
         assert supervisor.broker.services.topics.get("t") is not None
 
 
@@ -207,6 +209,7 @@ async def test_a_client_that_has_left_before_a_reset_has_no_effect_after_it(tmp_
                 await trio.lowlevel.checkpoint()
         await supervisor.reset()
         await ask(supervisor, lambda client: metadata(client, "t", create=True))
+        await creations_ended(supervisor.broker)
         assert supervisor.broker.services.topics.get("t") is not None
 
 

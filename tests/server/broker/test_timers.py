@@ -341,6 +341,7 @@ WITH_STORED_TIMES = {
     "storage/produce/record_checks.py timestamp_bounds": "timestamps of records",
     "storage/logs/retention.py deletable_segments": "timestamps of records",
     "storage/logs/retention.py may_have_deletable": "timestamps of records",
+    "storage/topics/config.py aged_up_to_ms": "timestamps of records",
     "storage/cleaning/retries.py put_off": "the end of its own pause, which people are shown",
     "storage/cleaning/retries.py waiting": "the end of its own pause; a clock that is set back ends it",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from ottla.protocol.messages.describe_topic_partitions import (
 )
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 from ottla.server.config.broker_config import ConfigSource
-from support.broker.admin import create, delete, grow, growth, metadata, topic_names, wanted
+from support.broker.admin import create, creations_ended, delete, grow, growth, metadata, topic_names, wanted
 from support.broker.conversation import address, create_topic, fetch, fetch_request, produce, records_of
 from support.broker.raw_client import RawClient
 
@@ -187,6 +188,7 @@ def test_minus_one_uses_the_brokers_defaults(tmp_path: Path) -> None:
         (topic,) = metadata(client, "t").topics
         assert [len(partition.replica_nodes) for partition in topic.partitions] == [2, 2, 2]
         metadata(client, "auto", create=True)
+        broker.run(partial(creations_ended, broker.inner))
         (auto,) = client.ask(DescribeTopicPartitionsRequest(topics=(TopicRequest(name="auto"),))).topics
         assert [len(partition.isr_nodes) for partition in auto.partitions] == [2, 2, 2]
 

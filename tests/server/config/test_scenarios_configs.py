@@ -35,7 +35,7 @@ NUMBERS = (OptionType.INT, OptionType.LONG, OptionType.DOUBLE)
 # In these options −1 has a meaning.
 MINUS_ONE_IS_FINE = {
     *("retention.ms", "retention.bytes", "local.retention.ms", "local.retention.bytes"),
-    *("remote.copy.lag.bytes", "remote.copy.lag.ms"),
+    *("remote.copy.lag.bytes", "remote.copy.lag.ms", "ottla.key.retention.ms"),
     *("compression.gzip.level", "compression.zstd.level"),
 }
 REFUSED = [

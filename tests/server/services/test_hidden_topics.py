@@ -21,6 +21,7 @@ from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTop
 from ottla.server.broker.broker import Broker
 from ottla.server.handlers.metadata import HIDDEN_S
 from ottla.server.services.context import ROWS_MIN
+from support.broker.admin import creations_ended
 from support.broker.conversation import fetch_request, produce_request
 from support.broker.in_process_broker import InProcessClient, run_in_order, running
 from support.disk.crash_files import CrashFiles
@@ -53,13 +54,6 @@ METADATA: dict[str, Callable[[Broker], tuple[MetadataRequest, int]]] = {
     "by id": by_id,
     "all": all_of_them,
 }
-
-
-async def created(broker: Broker) -> None:
-    """Wait until the topics that Metadata creates after its answer are there."""
-    await trio.testing.wait_all_tasks_blocked()
-    async with broker.services.cluster.change_lock:
-        pass
 
 
 async def found(broker: Broker, client: InProcessClient, question: str) -> bool:
@@ -99,7 +93,7 @@ def test_metadata_omits_the_topic_at_first(more_topics: int) -> None:
         await create_topics(client, *(f"other-{number}" for number in range(more_topics)))
         await found(broker, client, "all")
         assert not await found(broker, client, "by name"), "the first answer never tells of it, as on Apache Kafka"
-        await created(broker)
+        await creations_ended(broker)
         for _ in range(3):
             await check(is_known=False)
         pass_s(KAFKA_SHOWS_AFTER_S)
@@ -119,7 +113,7 @@ def test_a_broker_with_a_frozen_clock_shows_the_topic() -> None:
     async def work(broker: Broker, client: InProcessClient) -> None:
         broker.clock.freeze()
         assert not await found(broker, client, "by name")
-        await created(broker)
+        await creations_ended(broker)
         pass_s(HIDDEN_S)
         assert await found(broker, client, "by name")
         broker.clock.unfreeze()
@@ -147,7 +141,7 @@ def test_other_requests_find_the_topic_at_once() -> None:
         asked = ListOffsetsTopic(name="t", partitions=(ListOffsetsPartition(partition_index=0, timestamp=-1),))
         described = DescribeTopicPartitionsRequest(topics=(TopicRequest(name="t"),))
         assert not await found(broker, client, "by name")
-        await created(broker)
+        await creations_ended(broker)
         answers = [
             first(await client.ask(produce_request("t", batch(("k", "v"))), 9), "responses", "partition_responses"),
             first(await client.ask(fetch_request("t", 0), 12), "responses", "partitions"),
@@ -168,7 +162,7 @@ def test_a_topic_created_otherwise_is_visible_at_once() -> None:
             assert await found(broker, client, question)
         assert await deleted(client) == [ErrorCode.NONE]
         assert not await found(broker, client, "by name")
-        await created(broker)
+        await creations_ended(broker)
         assert await deleted(client) == [ErrorCode.NONE]
         assert await create_topics(client, "t") == [ErrorCode.NONE]
         for question in METADATA:
@@ -185,7 +179,7 @@ def test_two_concurrent_clients_create_one_topic_hidden_once() -> None:
         async with trio.open_nursery() as nursery:
             for _ in range(5):
                 nursery.start_soon(ask)
-        await created(broker)
+        await creations_ended(broker)
         pass_s(HIDDEN_S / 2)
         await ask()
         pass_s(HIDDEN_S / 2)

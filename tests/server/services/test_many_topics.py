@@ -28,7 +28,7 @@ from ottla.server.partitions.topics import Topic
 from ottla.storage.disk.os_files import OsFiles
 from ottla.storage.disk.paths import TopicPartition
 from ottla.storage.logs.log import Log
-from support.broker.admin import create, delete, wanted
+from support.broker.admin import create, creations_ended, delete, wanted
 from support.broker.conversation import create_topic
 from support.broker.raw_client import RawClient
 from support.broker.served import serving
@@ -313,9 +313,7 @@ async def test_each_client_request_is_one_write_for_any_number_of_names(tmp_path
         assert [(topic.name, topic.error_code) for topic in answer.topics] == [
             *(("a", unknown), ("b", unknown), ("a/b", invalid), ("c.d", unknown), ("c_d", unknown))
         ]
-        await trio.testing.wait_all_tasks_blocked()
-        async with served.broker.services.cluster.change_lock:  # after the creation
-            pass
+        await creations_ended(served.broker)
         again = MetadataRequest(topics=(MetadataRequestTopic(name="c_d"),))
         (refused,) = (await served.ask(RawClient.ask, again, 8)).topics
         assert (refused.name, refused.error_code) == ("c_d", invalid)

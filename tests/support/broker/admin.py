@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import trio.testing
+
 from ottla.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -21,6 +23,13 @@ from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTop
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.server.broker.broker import Broker
 from ottla.server.client.connection import Client
+
+
+async def creations_ended(broker: Broker) -> None:
+    """Wait for the topics that Metadata creates after its response."""
+    await trio.testing.wait_all_tasks_blocked()
+    async with broker.services.cluster.change_lock:
+        pass
 
 
 def wanted(

@@ -22,7 +22,7 @@ This page lists every option with its default and bounds. `ottla describe-config
 bounds are Apache Kafka 4.4.0's. Options that are accepted without having an effect are on
 [another page](options-without-effect.md), each with the reason. Only Ottla has the boolean option `ottla.hold.heartbeats`:
 [answers to heartbeats](differences.md#consumer-groups) wait until the group changes. The topic options of
-[another page](which-record-stays.md) are Ottla's as well; `ottla configs describe` shows them where they are set.
+[another page](which-record-stays.md) are Ottla's as well; `ottla configs describe topic:NAME` shows them where they are set.
 
 The value of an option comes from the first of these sources that sets it: run time for one broker, run time for all brokers,
 `--override NAME=VALUE` (`overrides=` of `ottla.Broker`), other flags, the environment, `--config FILE`, `--profile`, Apache Kafka's default.
