@@ -76,12 +76,14 @@ class RegistryAnswering:
             position = registry.topic.position
             key = (call.function, route.query, body, *(text for _, text in route.from_path))
             if (reply := kept.find(position, key)) is None:
+                fields = query_fields(route.query)
                 request = Request(
                     dict(route.from_path),
-                    dict(query_fields(route.query)),
+                    dict(fields),
                     await _parsed(body),
                     broker.services.cluster.cluster_id,
                     len(body),
+                    fields,
                 )
                 reply = await _reply(await call.function(registry, await with_alias(registry, request, call.path)))
                 if registry.topic.position == position:

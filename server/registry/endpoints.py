@@ -5,7 +5,7 @@ A call is a function of the registry and a request. It returns what becomes the 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode
@@ -63,6 +63,8 @@ class Request:
     body: Mapping[str, Json]
     cluster_id: str = ""
     body_bytes: int = 0
+    fields: Sequence[tuple[str, str]] = ()
+    """All names and texts of the query, also of names that are repeated."""
 
     def flag(self, name: str) -> bool:
         """Return whether a parameter of the query is `true`."""
@@ -369,11 +371,13 @@ async def _delete_subject(registry: Registry, request: Request) -> Json:
 
 @endpoint("GET", "/subjects/{subject}/metadata")
 async def _with_metadata(registry: Registry, request: Request) -> Json:
-    """Return the newest version with these properties; the query has `key` and `value`."""
+    """Return the newest version with these properties; the query has a `key` and a `value` for each."""
     state, subject = await registry.state(), request.subject
-    key, value = request.query.get("key", ""), request.query.get("value", "")
+    keys, values = ([text for name, text in request.fields if name == of] for of in ("key", "value"))
+    wanted = dict(zip(keys, values, strict=False))
     for each in reversed(state.subjects.get(subject, {}).values()):
-        if request.deleted(each) and property_of(each.content.metadata, key) == value:
+        metadata = each.content.metadata
+        if request.deleted(each) and all(property_of(metadata, key) == value for key, value in wanted.items()):
             return await _shown(registry, request, each)
     if not state.has_subject(subject, deleted=True):
         raise errors.subject_not_found(subject)
