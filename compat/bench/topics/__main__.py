@@ -129,6 +129,7 @@ def side(name: str, before: Path | None) -> Iterator[BrokerProcess]:
             yield kafka
     else:
         with CheckoutProcess(ROOT if before is None or name == OTTLA else before.resolve()) as ottla:
+            ottla.stop_timeout_s = TIMEOUT_S  # it makes the directories of ten thousand new logs
             yield ottla
 
 
