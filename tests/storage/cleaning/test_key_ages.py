@@ -23,7 +23,7 @@ from support.logs.make_log import all_batches, append, clean, contents, data_rec
 from support.noted import each_case
 from support.sizes import size
 
-HISTORIES = size(range(24), range(300))
+HISTORIES = size(range(24), range(1000))
 HOUR_MS = 3_600_000
 NOW_MS = 100 * HOUR_MS
 

@@ -24,7 +24,7 @@ from support.logs.make_log import SECRET, Producer, all_batches, append, clean, 
 from support.noted import each_case
 from support.sizes import size
 
-HISTORIES = size(range(24), range(300))
+HISTORIES = size(range(24), range(1000))
 TIMESTAMP: dict[str, Any] = {"ottla_compaction_strategy": "timestamp"}
 HEADER: dict[str, Any] = {"ottla_compaction_strategy": "header", "ottla_compaction_strategy_header": "v"}
 
