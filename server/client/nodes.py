@@ -123,9 +123,16 @@ class NodeConnections:
         self.metadata([])
         return self.ask(message, self._controller if self._controller in self._nodes else None)
 
-    def ask_leader(self, message: Any, topic: str, partition: int) -> Any:
-        """Send a request to the partition's leader. Raises KafkaError for an unknown partition, or one without leader."""
-        leader = partition_in(self.topic(topic), partition).leader
+    def ask_leader(self, message: Any, topic: str, partition: int, known: Topic | None = None) -> Any:
+        """Send a request to the partition's leader.
+
+        Args:
+            known: The topic as it was a moment ago; without it the broker is asked.
+
+        Raises:
+            KafkaError: The partition is unknown, or has no leader.
+        """
+        leader = partition_in(known or self.topic(topic), partition).leader
         if leader < 0:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {partition} of topic {topic!r} has no leader")
         return self.ask(message, leader)

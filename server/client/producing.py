@@ -61,7 +61,7 @@ def produce(
     encoded = [_encode(place, one, there, turns, now_ms) for place, one in enumerate(given)]
     placed: list[Record | None] = [None] * len(encoded)
     for batch in _batches(sorted(encoded, key=lambda one: one.partition)):
-        for place, record in _send(nodes, topic, batch):
+        for place, record in _send(nodes, topic, batch, there):
             placed[place] = record
     return [record for record in placed if record is not None]
 
@@ -101,8 +101,10 @@ def _batches(encoded: list[_Encoded]) -> Iterator[list[_Encoded]]:
         yield batch
 
 
-def _send(nodes: NodeConnections, topic: str, batch: list[_Encoded]) -> Iterator[tuple[int, Record]]:
+def _send(nodes: NodeConnections, topic: str, batch: list[_Encoded], there: Topic) -> Iterator[tuple[int, Record]]:
     partition = batch[0].partition
+    leaders = [there]
+    """Metadata for the first attempt; a further one asks for the leader again."""
     offsets = count()
     data = build_batch([(next(offsets), row.timestamp_ms, row.key, row.value, row.headers) for row in batch])
     request = ProduceRequest(
@@ -114,7 +116,8 @@ def _send(nodes: NodeConnections, topic: str, batch: list[_Encoded]) -> Iterator
     )
 
     def attempt() -> tuple[int, int]:
-        (answer,) = nodes.ask_leader(request, topic, partition).responses[0].partition_responses
+        known = leaders.pop() if leaders else None
+        (answer,) = nodes.ask_leader(request, topic, partition, known).responses[0].partition_responses
         if answer.error_code == ErrorCode.MESSAGE_TOO_LARGE:
             size = f"a batch of {len(data)} bytes"
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"{size} exceeds max.message.bytes of topic {topic!r}")

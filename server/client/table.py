@@ -51,6 +51,8 @@ class Table(Mapping[str | bytes, bytes]):
         self._elapsed_s = elapsed_s
         self._newest: dict[int, KeyOffsets] = {}
         self._follower = Follower(self._nodes, topic, take=self._take, forget_below=self._forget_below)
+        self._last: tuple[int, LogRecord | None] = -1, None
+        """The last record that was read, with its partition: a wait for its key needs no second fetch."""
         self._lock = threading.Lock()
         self._closings = 0
 
@@ -178,7 +180,9 @@ class Table(Mapping[str | bytes, bytes]):
         """Read the newest record of a key; None without one."""
         while (place := self._place(key)) is not None:
             partition, offset = place
-            found = self._follower.read_one(partition, offset)
+            last_in, last = self._last
+            is_last = last is not None and (last_in, last.offset) == place
+            found = last if is_last else self._follower.read_one(partition, offset)
             if found is not None and found.key == key:
                 return Record(self.topic, partition, offset, found.timestamp, found.key, found.value, found.headers)
             # A clean pass has removed the record for a newer one, or it was deleted with all records before it.
@@ -196,6 +200,7 @@ class Table(Mapping[str | bytes, bytes]):
         return None
 
     def _take(self, partition: int, record: LogRecord) -> None:
+        self._last = partition, record
         note(self._newest.setdefault(partition, KeyOffsets()), record)
 
     def _forget_below(self, partition: int, offset: int) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,9 @@ import ottla
 from ottla.protocol.errors import KafkaError
 from ottla.server.client.connection import Client
 from ottla.server.client.kafka import Kafka, wall_time_ms
+from ottla.server.client.nodes import NodeConnections
+from ottla.server.client.producing import produce
+from ottla.server.client.table import Table
 from ottla.server.client.values import NewRecord, Offsets, Record
 
 _names = count()
@@ -294,3 +299,33 @@ def test_a_damaged_batch_is_not_returned_as_records(broker: ottla.Broker, kafka:
         kafka.records(topic, 0)
     assert fault.hits == 1
     assert [record.value for record in kafka.records(topic, 0)] == [b"value" * 20]
+
+
+def test_a_call_asks_for_the_leaders_once(broker: ottla.Broker, topic: str) -> None:
+    asked: list[str] = []
+
+    class Counted(NodeConnections):
+        def ask(self, message: Any, node: int | None = None) -> Any:
+            asked.append(type(message).__name__)
+            return super().ask(message, node)
+
+    nodes = Counted(broker.bootstrap)
+    rows = [NewRecord("v", partition=partition) for partition in range(3)]
+    assert len(produce(nodes, topic, rows, count(), 0)) == 3
+    nodes.close()
+    assert asked == ["MetadataRequest", *["ProduceRequest"] * 3]
+
+
+def test_a_value_that_a_waiting_table_has_just_read_is_not_fetched_again(
+    broker: ottla.Broker, kafka: Kafka, topic: str
+) -> None:
+    with Table(broker.bootstrap, topic) as table:
+        kafka.produce(topic, "first", key="k")
+        assert table["k"] == b"first"
+        fetched: list[int] = []
+        table._follower.read_one = lambda partition, offset: fetched.append(offset)  # type: ignore[method-assign]
+        writing = threading.Thread(target=kafka.produce, args=(topic, "second"), kwargs={"key": "k"})
+        writing.start()
+        assert table.wait_for("k", lambda value: value == b"second") == b"second"
+        writing.join()
+        assert not fetched
