@@ -31,7 +31,8 @@ class Table(Mapping[str | bytes, bytes]):
     """The newest value of each key of a topic. Each method first reads what was committed up to its call.
 
     Only keys and offsets are in memory; values are read from the broker. Records without a key are ignored. A key whose records
-    are in several partitions has the value of the partition that clients choose for it; `len` and loops count it in each.
+    are in several partitions has the value of the partition that clients choose for it; `len` and loops count it in each. The last
+    record of a key counts, whatever `ottla.compaction.strategy` says.
 
     Any thread may call the methods; one waits for the other. `close`, and the end of a `with` block, close the connections.
     """

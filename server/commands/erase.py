@@ -23,7 +23,7 @@ from .frame.parser import Command, Parser
 from .frame.printing import folded, show, show_json, terminal_width, visible
 from .frame.terminal import Progress
 from .frame.times import time_text
-from .kafka.asking import ClusterViews, connected, naming_rights
+from .kafka.asking import BY_OFFSET, STRATEGY, ClusterViews, connected, naming_rights
 from .kafka.given_keys import given_keys
 from .kafka.read_keys import read_keys
 
@@ -61,7 +61,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 """Pauses between two readings of a topic."""
 TICK_S = 1.0
 """Interval at which a broker of Ottla removes files that are due."""
-_POLICY, _STRATEGY, _BY_OFFSET = "cleanup.policy", "ottla.compaction.strategy", "offset"
+_POLICY = "cleanup.policy"
 _NEEDED = "not authorized for topic {}: erasing needs READ, WRITE and DESCRIBE_CONFIGS on the topic, --prove only READ"
 _BY_THEMSELVES = frozenset({Why.DELETED_FILE, Why.DELETED_PARTITION, Why.CLEANED_FILE, Why.SWAP_FILE})
 """Reasons that end without another action."""
@@ -303,9 +303,9 @@ def _check(cluster: ClusterViews, topic: Topic) -> None:
             f"topic {topic.name} is not compacted: {_POLICY} is {policy}, so tombstones remove nothing; --prove shows where the"
             " keys are, and when retention deletes them"
         )
-    if (strategy := configs.get(_STRATEGY, _BY_OFFSET)) != _BY_OFFSET:
+    if (strategy := configs.get(STRATEGY, BY_OFFSET)) != BY_OFFSET:
         raise CommandError(
-            f"topic {topic.name} has {_STRATEGY}={strategy}: a tombstone removes only values with lower versions; write one with"
+            f"topic {topic.name} has {STRATEGY}={strategy}: a tombstone removes only values with lower versions; write one with"
             f" the highest version of its key, then run `ottla compact {topic.name} --force`; --prove shows what is left"
         )
 

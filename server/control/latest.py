@@ -44,7 +44,8 @@ async def latest_records(
 ) -> RecordList:
     """Show the newest committed record of each key of a partition, without deleted keys, in the order of offsets.
 
-    The rules are those of `ottla consume --latest`. Each call reads the whole partition.
+    The rules are those of `ottla consume --latest`: the last record counts, whatever `ottla.compaction.strategy` says. Each call
+    reads the whole partition.
 
     Args:
         partition: Default: the one that the clients' default partitioner chooses for `key`, else 0.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,12 +21,14 @@ from ...client.security import PLAIN, Security
 from ...client.values import UnreachableError
 from ..frame.errors import CommandError, did_you_mean, wrong_call
 from ..frame.options import COMMAND_CONFIG, bootstrap_of
+from ..frame.printing import visible
 
 if TYPE_CHECKING:
     from ...client.sasl import Credentials
 
 CLIENT_ID = "ottla-cli"
 TIMEOUT_MS = 10_000
+STRATEGY, BY_OFFSET = "ottla.compaction.strategy", "offset"
 
 
 @contextmanager
@@ -82,6 +85,16 @@ class ClusterViews(NamedTuple):
             if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
             return {}
+
+
+def tell_strategy(topic: str, configs: Mapping[str, str | None]) -> None:
+    """Say on standard error that the newest record of a key is the last one, if compaction chooses by versions."""
+    if (strategy := configs.get(STRATEGY) or BY_OFFSET) != BY_OFFSET:
+        print(
+            f"ottla: topic {visible(topic)} has {STRATEGY}={visible(strategy)}: the last record of a key counts as its newest,"
+            " not the one with the highest version",
+            file=sys.stderr,
+        )
 
 
 @contextmanager

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 
+from ....protocol.errors import KafkaError
 from ....protocol.schemas.frames import PARTS, Part
 from ...client.newest import newest_records
 from ...client.reading import EARLIEST, LATEST, Isolation
@@ -19,7 +21,7 @@ from ..frame.parser import Command, Parser
 from ..frame.printing import show_bytes, visible
 from ..frame.printing import show_json as show_line_of_json
 from ..frame.times import time_ms, time_text
-from .asking import ClusterViews, connected
+from .asking import ClusterViews, connected, tell_strategy
 from .record_json import as_json
 
 NOTES = """\
@@ -86,6 +88,8 @@ def _wanted(cluster: ClusterViews, options: argparse.Namespace) -> Sequence[int]
 def _newest(cluster: ClusterViews, options: argparse.Namespace) -> Iterator[Record]:
     """Yield the newest record of each key, partition by partition."""
     wanted = _wanted(cluster, options)
+    with suppress(KafkaError):  # whoever may read records may not always read configs
+        tell_strategy(options.topic, {each.name: each.value for each in cluster.kafka.configs("topic", options.topic)})
     ends = cluster.offsets_at(options.topic, LATEST, "read_committed")
     _check_led(options.topic, wanted, ends)
     if options.at is not None and not options.at.isdecimal():

@@ -14,7 +14,7 @@ from ..frame.options import bootstrap_option, json_option, name_and_value, numbe
 from ..frame.parser import Command, Parser
 from ..frame.printing import show, show_json, show_table
 from ..frame.terminal import watch_option, watched
-from .asking import connected
+from .asking import connected, tell_strategy
 from .directories import count_texts, directory_text, places_of
 
 DESCRIBE_HEADER = (
@@ -97,6 +97,7 @@ def _describe(options: argparse.Namespace) -> None:
         configs = {each.name: each.value for each in cluster.kafka.configs("topic", topic.name) if not each.is_default}
         places = places_of(cluster.nodes, topic)
         if options.scan:
+            tell_strategy(topic.name, configs)
             for index, place in places.items():
                 places[index] = place._replace(counts=count(cluster.kafka, topic.name, index))
     partitions: list[dict[str, Any]] = [

@@ -214,6 +214,22 @@ def test_latest_shows_the_newest_record_of_each_key_of_a_partition(broker: ottla
     assert found == LATEST
 
 
+def test_latest_and_scan_say_that_they_do_not_follow_versions(broker: ottla.Broker, run: object) -> None:
+    configs = {"cleanup.policy": "compact", "ottla.compaction.strategy": "timestamp"}
+    broker.create_topic("versions", partitions=1, configs=configs)
+    for value, at_ms in (("high", 2_000), ("last", 1_000)):
+        broker.produce("versions", value, key="k", timestamp_ms=at_ms)
+    said = (
+        "ottla: topic versions has ottla.compaction.strategy=timestamp: the last record of a key counts as its newest, not the one"
+        " with the highest version\n"
+    )
+    latest = ran("consume versions --latest -f value")
+    assert (latest.code, latest.out, latest.err) == (0, "last\n", said)
+    assert ran("topics describe versions --scan").err == said
+    for line in ("consume versions -e", "topics describe versions", "consume t --latest", "topics describe t --scan"):
+        assert (done := ran(line)).code == 0 and not done.err, line
+
+
 @pytest.mark.usefixtures("run")
 def test_latest_leaves_out_records_of_undecided_and_aborted_transactions(
     broker: ottla.Broker, client: RawClient
