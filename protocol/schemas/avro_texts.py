@@ -25,8 +25,10 @@ def parse(text: str, references: Mapping[str, Schema], is_new: bool) -> Schema:
             )
         names |= schema.parsed.names
     parsed = Parser(names, is_new).parse(read_json(text))
-    canonical = write_json(_Writer(names, normalizes=False).json_of(parsed.root, ""))
-    normalized = write_json(_Writer(names, normalizes=True).json_of(parsed.root, ""))
+    writer = _Writer(names, normalizes=False)
+    canonical = normalized = write_json(writer.json_of(parsed.root, ""))
+    if writer.may_be_normalized:
+        normalized = write_json(_Writer(names, normalizes=True).json_of(parsed.root, ""))
     return Schema("AVRO", text, canonical, canonical if normalized == canonical else normalized, references, parsed)
 
 
@@ -48,6 +50,8 @@ class _Writer:
     def __init__(self, known: Mapping[str, Type], normalizes: bool) -> None:
         self._written = set(known)
         self._normalizes = normalizes
+        self.may_be_normalized = False
+        """Whether the schema has a part that its normalized text may write in another way: most have none."""
 
     def json_of(self, kind: Type, namespace: str) -> Any:
         if kind.kind in NAMED:
@@ -71,6 +75,7 @@ class _Writer:
             written["namespace"] = own
         if kind.doc is not None and not (self._normalizes and not kind.doc):
             written["doc"] = kind.doc
+            self.may_be_normalized |= not kind.doc
         if kind.kind == "enum":
             written["symbols"] = kind.symbols
             if kind.default is not None:
@@ -97,10 +102,12 @@ class _Writer:
         return written | self._props(each.props)
 
     def _set(self, names: Sequence[str]) -> list[str]:
+        self.may_be_normalized = True
         return sorted(set(names)) if self._normalizes else list(dict.fromkeys(names))
 
     def _props(self, props: Mapping[str, Any]) -> dict[str, Any]:
         """Normalized, attributes are in the order of their names, after those of a logical type."""
+        self.may_be_normalized |= len(props) > 1
         if not self._normalizes:
             return dict(props)
         first = [name for name in ("logicalType", "precision", "scale") if "logicalType" in props and name in props]

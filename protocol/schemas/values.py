@@ -53,7 +53,7 @@ SHORT_STEPS, SHORT_CHARACTERS = 5_000, 16 << 10
 
 
 class NotShortError(Exception):
-    """A check inside `short` exceeds `SHORT_STEPS`. It has changed nothing."""
+    """A check inside `short` exceeds its steps. It has changed nothing."""
 
 
 class Budget:
@@ -84,9 +84,9 @@ _SHORT: ContextVar[Budget | None] = ContextVar("short", default=None)
 
 
 @contextmanager
-def short() -> Iterator[None]:
-    """Allow all checks in the block `SHORT_STEPS` together; then they raise NotShortError."""
-    token = _SHORT.set(Budget(SHORT_STEPS, NotShortError))
+def short(steps: int = SHORT_STEPS) -> Iterator[None]:
+    """Allow all checks in the block this number of steps together; then they raise NotShortError."""
+    token = _SHORT.set(Budget(steps, NotShortError))
     try:
         yield
     finally:
@@ -305,12 +305,13 @@ def read_json(text: str) -> Any:
 
 def _check_depth(value: Any) -> None:
     """Raise `InvalidSchema` for too many levels of arrays and objects."""
-    level = [value] if isinstance(value, dict | list) else []
-    for _ in range(MAX_DEPTH):
+    level, depth = [value] if isinstance(value, dict | list) else [], 0
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise InvalidSchema(_TOO_DEEP)
         inner = [part for each in level for part in (each.values() if isinstance(each, dict) else each)]
         level = [part for part in inner if isinstance(part, dict | list)]
-    if level:
-        raise InvalidSchema(_TOO_DEEP)
 
 
 def write_json(value: Any, *, sort_keys: bool = False) -> str:

@@ -1,6 +1,7 @@
 """Schemas parsed with all that they reference, in a worker thread; recent ones are kept.
 
-Work on small schemas does not wait for that on large ones: it has a thread of its own, as long as it takes few steps.
+Work on small schemas does not wait for that on large ones: it has a thread of its own, as long as it takes few steps. The smallest
+are parsed on Trio's thread, as a thread costs more than they do.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from .state import Place, State
 REFERENCE_DEPTH_MAX = 50
 KEPT_MAX, KEPT_CHARACTERS_MAX = 256, 2 << 20
 """Limits of the parsed schemas that are kept."""
+AT_ONCE_CHARACTERS, AT_ONCE_STEPS = 1 << 10, 500
+"""Limits of a schema that is parsed on Trio's thread: a fraction of a millisecond, and three in the worst case."""
 
 Result = TypeVar("Result")
 Reached = dict[Place, Content]
@@ -38,6 +41,8 @@ class Parser:
         """Only schemas without references: the number of a deleted version may return with another schema. Changed on Trio's
         thread only."""
         self._kept_characters = 0
+        self._loaded_kinds: set[str] = set()
+        """Kinds of schemas whose modules a worker thread has loaded."""
 
     async def run(
         self,
@@ -82,9 +87,25 @@ class Parser:
             return await in_worker(whole, work, Worker.SCHEMAS)
         finally:
             for key, (each, has_references) in made.items():
+                self._loaded_kinds.add(each.kind)
                 if not has_references:
                     self._keep(key, each)
             await self._make_room()
+
+    async def at_once(self, context: str, content: Content, *, is_new: bool) -> Schema | None:
+        """Return a schema without a worker thread; None if that would take too long. InvalidSchema: it is invalid."""
+        kept = self.kept(context, content, is_new=is_new)
+        is_small = len(content.text) <= AT_ONCE_CHARACTERS and not content.references
+        if kept is not None or not is_small or content.kind not in self._loaded_kinds:
+            return kept
+        try:
+            with short(AT_ONCE_STEPS):
+                found = parse_schema(content.kind, content.text, {}, is_new=is_new)
+        except NotShortError:
+            return None
+        self._keep((context, content.guid, is_new), found)
+        await self._make_room()
+        return found
 
     def kept(self, context: str, content: Content, *, is_new: bool) -> Schema | None:
         """Return a schema without references that was parsed a short time ago, on any thread."""

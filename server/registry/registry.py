@@ -7,7 +7,7 @@ A new version is parsed and compared before its turn, so that other subjects nee
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import is_
@@ -176,6 +176,10 @@ class Registry:
         config = state.config(subject)
         normalize = new.normalize or config.get("normalize") is True
         are_names_checked = new.id is None and config.get("validateFields") is True
+        if not (normalize or are_names_checked):  # Clients send the text as it is stored, or in another layout.
+            known = _same(state, _newest_first(state, subject, deleted=deleted), sent)
+            if known is not None:
+                return known
 
         def stored(parse: Parse) -> Content:
             schema = parse(sent)
@@ -186,20 +190,18 @@ class Registry:
                 return sent
             return content_of(sent.kind, text, sent.references, sent.metadata, sent.rule_set)
 
-        is_short = len(sent.text) <= AT_ONCE_CHARACTERS and not are_names_checked
-        kept = self.parser.kept(context_of(subject), sent, is_new=is_new) if is_short else None
-        if kept is None:
+        schema = None
+        if len(sent.text) <= AT_ONCE_CHARACTERS and not are_names_checked:
+            with _named_error():
+                schema = await self.parser.at_once(context_of(subject), sent, is_new=is_new)
+        if schema is None:
             content = await self._parsed(state, context_of(subject), [sent], stored, is_new=is_new)
         else:
-            content = stored(lambda _: kept)
-        context = state.contexts.get(context_of(subject))
-        known_id = None if context is None else context.ids.get(content.guid)
-        versions = [
-            each for each in reversed(state.subjects.get(subject, {}).values()) if deleted or not each.is_deleted
-        ]
-        for each in versions:
-            if each.id == known_id:
-                return each
+            content = stored(lambda _: schema)
+        versions = _newest_first(state, subject, deleted=deleted)
+        known = _same(state, versions, content)
+        if known is not None:
+            return known
         newest = versions[:FOREIGN_MAX] if new.version is None else []
         alike = [each for each in newest if _differs_only_in_text(each.content, content)]
 
@@ -222,10 +224,8 @@ class Registry:
         *,
         is_new: bool = False,
     ) -> Result:
-        try:
+        with _named_error():
             return await self.parser.run(state, context, contents, work, is_new=is_new)
-        except InvalidSchema as error:
-            raise errors.invalid_schema(str(error)) from None
 
     async def serialized(self, state: State, context: str, content: Content) -> str:
         """Return a Protobuf schema as a serialized descriptor in base64; the text of any other schema."""
@@ -457,6 +457,27 @@ def _grounds(state: State, subject: str, content: Content) -> list[object]:
         *(state.configs.get(scope) for scope in state.scopes(subject)),
         *(None if each is None else each.content for each in referenced),
     ]
+
+
+@contextmanager
+def _named_error() -> Iterator[None]:
+    """Raise RegistryError 42201 for a schema that is invalid."""
+    try:
+        yield
+    except InvalidSchema as error:
+        raise errors.invalid_schema(str(error)) from None
+
+
+def _newest_first(state: State, subject: str, *, deleted: bool) -> list[Version]:
+    return [each for each in reversed(state.subjects.get(subject, {}).values()) if deleted or not each.is_deleted]
+
+
+def _same(state: State, versions: list[Version], content: Content) -> Version | None:
+    """Return the first of a subject's versions that has exactly this schema."""
+    if not versions:
+        return None
+    known_id = state.contexts[context_of(versions[0].subject)].ids.get(content.guid)
+    return next((each for each in versions if each.id == known_id), None)
 
 
 def _text(schema: Schema, normalize: bool) -> str:

@@ -14,12 +14,12 @@ import pytest
 import trio
 
 import ottla
-from ottla.protocol.schemas import Schema, parse_schema
+from ottla.protocol.schemas import InvalidSchema, Schema, parse_schema
 from ottla.protocol.schemas.values import SHORT_CHARACTERS, NotShortError, short
 from ottla.server.registry import parsing as parsing_module
 from ottla.server.registry import registry as registry_module
-from ottla.server.registry.parsing import KEPT_CHARACTERS_MAX, KEPT_MAX, Parse, Parser
-from ottla.server.registry.records import content_of
+from ottla.server.registry.parsing import AT_ONCE_CHARACTERS, KEPT_CHARACTERS_MAX, KEPT_MAX, Parse, Parser
+from ottla.server.registry.records import Content, Reference, content_of
 from ottla.server.registry.schemas import find_incompatibilities
 from ottla.server.registry.state import State
 from ottla.server.runtime import time_slices
@@ -27,7 +27,7 @@ from support.broker.admin_calls import AdminCalls
 from support.broker.registry_calls import RegistryCalls, record_schema
 from support.noted import each_case
 from support.registry.verdict import parsed
-from support.registry.verdicts_avro import record
+from support.registry.verdicts_avro import field, record
 
 PATIENCE_S = 30
 LARGE = json.dumps({"type": "record", "name": "R", "doc": "x" * SHORT_CHARACTERS, "fields": []})
@@ -211,3 +211,27 @@ async def test_kept_schemas_make_room_in_slices(monkeypatch: pytest.MonkeyPatch)
     steps.append(kept())
     assert steps[-1] == 0
     assert max(before - after for before, after in pairwise(steps)) <= 2
+
+
+async def test_only_small_schemas_of_a_loaded_kind_are_parsed_without_a_thread() -> None:
+    parser = Parser()
+    text = record_schema("x int")
+    spaces = " " * (AT_ONCE_CHARACTERS - len(text))
+    small, larger = content_of("AVRO", text + spaces), content_of("AVRO", text + spaces + " ")
+    numbers = {"type": "array", "items": ["null", "double"]}
+    slow = content_of("AVRO", json.dumps(record(field("x", numbers, default=[0.5] * 150))))
+    assert len(slow.text) <= AT_ONCE_CHARACTERS
+    referring = content_of("AVRO", '"int"', (Reference("a", "a", 1),))
+
+    async def found(content: Content) -> str | None:
+        schema = await parser.at_once(".", content, is_new=True)
+        return None if schema is None else schema.canonical
+
+    assert await found(small) is None
+    await parser.run(State(), ".", [content_of("AVRO", '"int"')], lambda parse: parse(content_of("AVRO", '"int"')))
+    assert await found(small) == text
+    assert parser.kept(".", small, is_new=True) is not None
+    assert [await found(each) for each in (larger, slow, referring, content_of("JSON", "{}"))] == [None] * 4
+    with pytest.raises(InvalidSchema, match="invalid name"):
+        await found(content_of("AVRO", record_schema("x-y int")))
+    await parser.run(State(), ".", [slow], lambda parse: parse(slow))
