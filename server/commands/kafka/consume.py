@@ -88,7 +88,7 @@ def _wanted(cluster: ClusterViews, options: argparse.Namespace) -> Sequence[int]
 def _newest(cluster: ClusterViews, options: argparse.Namespace) -> Iterator[Record]:
     """Yield the newest record of each key, partition by partition."""
     wanted = _wanted(cluster, options)
-    with suppress(KafkaError):  # whoever may read records may not always read configs
+    with suppress(KafkaError):  # rights to read records need not include configs
         tell_strategy(options.topic, {each.name: each.value for each in cluster.kafka.configs("topic", options.topic)})
     ends = cluster.offsets_at(options.topic, LATEST, "read_committed")
     _check_led(options.topic, wanted, ends)

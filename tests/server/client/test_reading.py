@@ -57,7 +57,7 @@ class OneLog(NodeConnections):
     def topic(self, name: str, *, create: bool = False) -> Topic:
         return Topic(name, bytes(16), (Partition(0, 0, (0,), (0,)),))
 
-    def ask_leader(self, message: Any, topic: str, partition: int) -> Any:
+    def ask_leader(self, message: Any, topic: str, partition: int, known: Topic | None = None) -> Any:
         wanted = message.topics[0].partitions[0]
         if hasattr(wanted, "timestamp"):
             offset = self.start if wanted.timestamp == EARLIEST else self.end
