@@ -45,6 +45,7 @@ class _Creation:
 
     def __init__(self, plans: Sequence[TopicPlan], hidden_s: float = 0) -> None:
         self.plans = plans
+        self.partitions = sum(len(plan.replicas) for plan in plans)
         self.hidden_s = hidden_s
         self.entries: list[TopicEntry | KafkaError] = []
         """Result of each plan: the catalog's entry, or the error."""
@@ -129,7 +130,7 @@ class TopicAdmin:
     async def create_soon(self, plans: Sequence[TopicPlan], *, hidden_s: float) -> None:
         """Begin what `create_all` does, for a caller that needs no result.
 
-        Waits for it only if more than GATHERED_MAX creations wait: clients must not ask faster than the disk writes.
+        Waits for it only if more than GATHERED_MAX partitions wait: clients must not ask faster than the disk writes.
 
         Args:
             hidden_s: Time in seconds for which Metadata does not show the topics.
@@ -137,7 +138,7 @@ class TopicAdmin:
         if not plans:
             return
         creation = self._begin(_Creation(plans, hidden_s))
-        if len(self._waiting) > GATHERED_MAX:
+        if sum(each.partitions for each in self._waiting) > GATHERED_MAX:
             await self._run(creation)
         else:
             self._tasks.start_soon(self._run, creation)
@@ -167,7 +168,7 @@ class TopicAdmin:
         taken, names, left = list[_Creation](), set[str](), GATHERED_MAX
         for creation in (first, *(each for each in self._waiting if each is not first)):
             wanted = {flat(plan.name) for plan in creation.plans}
-            left -= sum(len(plan.replicas) for plan in creation.plans)
+            left -= creation.partitions
             if taken and left < 0:
                 break
             if names.isdisjoint(wanted):

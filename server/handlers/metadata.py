@@ -3,8 +3,8 @@
 Behaviour
 - Returns topics by name, by id (from version 12, where a name in addition to it is ignored), or all (null; in version 0 an
   empty list). A topic that is named twice is returned once.
-- A missing topic that may be created (`auto.create.topics.enable` and the request allows it) is created after the answer,
-  which is UNKNOWN_TOPIC_OR_PARTITION, as in Apache Kafka: the client asks again and finds it. Only Metadata hides the topic
+- A missing topic that may be created (`auto.create.topics.enable` and the request allows it) is created, mostly after the
+  answer, which is UNKNOWN_TOPIC_OR_PARTITION, as in Apache Kafka: the client asks again and finds it. Only Metadata hides the topic
   for HIDDEN_S: clients that wait for a new topic compare two responses, and both must lack it.
 - After a restart or reset, a topic that is missing since is not created for clients of the former run at first
   (`services/former_run`).

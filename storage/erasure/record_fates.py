@@ -191,7 +191,7 @@ class RecordFates:
         return Fate(
             Why.VERSIONED,
             f"the topic has ottla.compaction.strategy={self._config.ottla_compaction_strategy}: a clean pass removes it once a"
-            " record of its key with a higher version exists",
+            " record of its key with a higher version exists, and a tombstone also after its delete horizon",
             at_the_latest_ms=self._retained_until_ms(path),
         )
 

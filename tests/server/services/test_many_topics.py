@@ -262,6 +262,18 @@ def test_creations_without_a_wait_share_writes_and_are_bounded() -> None:
     run(work)
 
 
+def test_a_large_creation_is_waited_for() -> None:
+    """Otherwise one connection could have many thousands of partitions wait."""
+
+    async def work(store: Store) -> None:
+        async with trio.open_nursery() as nursery:
+            store.broker.tasks.nursery = nursery
+            await store.admin.create_soon(store.plans("a", partitions=GATHERED_MAX + 1), hidden_s=0)
+            assert store.names == {"a"} and not store.admin.coming
+
+    run(work)
+
+
 def test_a_topic_that_the_disk_refuses_is_planned_again() -> None:
     async def work(store: Store) -> None:
         def refuse(operation: str, path: str, _: int) -> None:
