@@ -1,5 +1,6 @@
 """Starts `ottla serve` as a user would, in its own process, and waits for its `ready` line."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -51,7 +52,8 @@ class OttlaProcess(BrokerProcess):
             command += ["--profile", self.profile]
         if self.nodes != 1:
             command += ["--nodes", str(self.nodes)]
-        for name, value in self.overrides.items():
+        of_all_suites = dict(pair.split("=", 1) for pair in os.environ.get("OTTLA_COMPAT_OVERRIDES", "").split())
+        for name, value in (of_all_suites | self.overrides).items():
             command += ["--override", f"{name}={value}"]
         return command
 
