@@ -1,6 +1,7 @@
 """The requests that are measured, as the frames that both sides get, made once."""
 
 import itertools
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -89,6 +90,8 @@ def fetch(topic: str, limit_bytes: int) -> FetchRequest:
 
 
 def batch(records: int, value_bytes: int) -> bytearray:
-    timestamps: Iterator[int] = itertools.count(1_700_000_000_000)
+    timestamps: Iterator[int] = itertools.count(
+        time.time_ns() // 10**6
+    )  # older records would be deleted during the run
     value = bytes(range(100)) * (value_bytes // 100)
     return build_batch([(number, next(timestamps), b"key-%05d" % number, value, ()) for number in range(records)])

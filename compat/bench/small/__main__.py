@@ -1,6 +1,6 @@
 """Small requests from a compiled client, closed loop: one record of 100 B a Produce (acks=1), or a Fetch of 4 KB.
 
-    python -m compat.bench.small [--connections N]... [--slices N] [--versions V]... [--before DIRECTORY] [--instructions | --calls]
+    python -m compat.bench.small [--connections N]... [--slices N] [--versions V]... [--large] [--before DIRECTORY] [--instructions | --calls]
 
 The 4 KB are one batch or twenty. The bench compares with Apache Kafka, if java and Maven are installed, or with --before with
 another checkout that has its own `.venv`. On a busy machine use the least CPU per request, valgrind's count (--instructions,
@@ -9,6 +9,7 @@ fifty times as slow, but independent of other load), and the system calls (--cal
 
 import argparse
 import contextlib
+import functools
 import shutil
 import statistics
 import subprocess
@@ -30,8 +31,8 @@ ROOT = Path(__file__).parents[3]
 BEFORE = "before"
 CONNECTIONS = (1, 10, 100, 1_000)
 SLICE_MS = 500
-COUNTED, COUNTED_WARM_UP = 2_000, 1_000
-TRACED = 5_000
+COUNTED, COUNTED_LARGE = 2_000, 200
+TRACED = 300
 SHOWN_VERSIONS = (4, 12, 18)
 MEMORY = ": most memory"
 WARM_MS, WARM_LOADS_MAX, STILL = 2_000, 15, 1.03
@@ -56,13 +57,17 @@ def body(suite: Suite, options: Options) -> None:
     machine = Machine()
     with Load() as load, started(suite, arguments, is_counted=arguments.instructions) as sides:
         versions = arguments.versions or ((4,) if options.quick else SHOWN_VERSIONS)
-        asks = {side: prepare(broker) | prepare_fetches(broker, versions) for side, broker in sides.items()}
+        if arguments.large:
+            asks = {side: prepare(broker, is_large=True) for side, broker in sides.items()}
+        else:
+            asks = {side: prepare(broker) | prepare_fetches(broker, versions) for side, broker in sides.items()}
         if counts is None:
             slices = arguments.slices or (4 if options.quick else 20)
             for number in connections:
                 show(suite, timed(load, sides, asks, number, slices, judged=not options.quick), sides)
         else:
-            count = instructions if arguments.instructions else calls
+            counted = COUNTED_LARGE if arguments.large else COUNTED
+            count = functools.partial(instructions, counted=counted) if arguments.instructions else calls
             for what in asks[OTTLA]:
                 for number in connections:
                     found = {side: count(load, broker, asks[side][what], number) for side, broker in sides.items()}
@@ -153,16 +158,16 @@ def show(suite: Suite, rows: list[Row], sides: Sides) -> None:
         suite.note(f"{row.what:60} {statistics.median(values):10.2f} ({min(values):.2f}-{max(values):.2f}) {row.unit}")
 
 
-def instructions(load: Load, broker: BrokerProcess, asked: Asked, connections: int) -> str:
+def instructions(load: Load, broker: BrokerProcess, asked: Asked, connections: int, *, counted: int) -> str:
     """Return the thousands of instructions of one request, the least of three counts."""
     assert isinstance(broker, CheckoutProcess)
     broker.order("--instr=on")
     found = []
-    for requests in (COUNTED_WARM_UP, COUNTED, COUNTED, COUNTED):
-        with load.counted(broker, asked, connections, requests) as ask:
+    for _ in range(4):  # the first does not count
+        with load.counted(broker, asked, connections, counted) as ask:
             broker.order("--zero")
             ask()
-            found.append(broker.counted() / requests / 1e3)
+            found.append(broker.counted() / counted / 1e3)
     return f"{min(found[1:]):.1f} ({max(found[1:]):.1f}) thousand instructions"
 
 
@@ -196,6 +201,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="of the fetches of many batches; 4, 12 and 18 unless given",
     )
     parser.add_argument("--before", type=Path, metavar="DIRECTORY", help="another checkout to compare with")
+    parser.add_argument("--large", action="store_true", help="batches of 900 KB instead; a slice writes up to 1 GB")
     parser.add_argument("--alone", action="store_true", help="Ottla alone")
     parser.add_argument("--instructions", action="store_true", help="count instructions instead; needs valgrind")
     parser.add_argument("--calls", action="store_true", help="count system calls instead; needs strace")

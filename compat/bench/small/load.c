@@ -21,6 +21,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +31,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HEAD = 10, ANSWER_MAX = 1 << 16, EVENTS = 256, WARM_UP_MS = 1000, SILENCE_MS = 60000, STEPS = 32, BUCKETS = 60 * STEPS, BEFORE = 10 };
+enum { HEAD = 10, ANSWER_MAX = 1 << 20, EVENTS = 256, WARM_UP_MS = 1000, SILENCE_MS = 60000, STEPS = 32, BUCKETS = 60 * STEPS, BEFORE = 10 };
 
 struct connection {
     int socket;
@@ -116,8 +117,14 @@ static void ask(struct connection *on)
     }
     on->got = 0;
     on->sent_ns = now_ns();
-    if (send(on->socket, is_next ? next : frame, bytes, MSG_NOSIGNAL) != bytes)
-        end("a request was not sent");
+    for (int at = 0; at < bytes;) {
+        ssize_t sent = send(on->socket, (is_next ? next : frame) + at, bytes - at, MSG_NOSIGNAL);
+        struct pollfd writable = {.fd = on->socket, .events = POLLOUT};
+        if (sent > 0)
+            at += sent;
+        else if (errno != EAGAIN || poll(&writable, 1, SILENCE_MS) <= 0)
+            end("a request was not sent");
+    }
 }
 
 /* Whether the answer is whole now. */
@@ -147,7 +154,7 @@ static int take(struct connection *on)
     if (on->got > size || size < error_at + 2)
         end("an answer of another size than it says");
     if (on->head[4] << 8 | on->head[5])
-        end("an answer with an error code");
+        fprintf(stderr, "error code %d of %d bytes: ", on->head[4] << 8 | on->head[5], size), end("an answer with an error code");
     if (answer_bytes && size != answer_bytes)
         end("an answer of another size than the one before");
     answer_bytes = size;
@@ -233,7 +240,7 @@ int main(int count, char **arguments)
                 asked++;
             }
         }
-        if (!slices && answered == first) {
+        if (!slices && answered == first && asked == first) {
             tell("ready");
             for (int number = 0; number < connections && asked < first + most; number++, asked++)
                 ask(&all[number]);

@@ -17,12 +17,13 @@ from ...support.brokers.process import BrokerProcess
 from ...support.clients.one_batch import one_record_batch
 from ...support.clients.raw import RawConnection, frame, produce_body, produce_result
 from ...support.clients.steps import create_topic
+from ..checkouts.kinds import batch
 
 WRITTEN, READ, READ_IN_BATCHES = "written", "read", "read-in-batches"
 PRODUCE, FETCH, METADATA = (0, 7), (1, 4), (3, 12)
 NOT_THERE_YET = (3, 6)
 """UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER: of a topic that was made a moment ago."""
-READ_BYTES = 4_000
+READ_BYTES, LARGE_BYTES = 4_000, 900_000
 BATCHES = 20
 LATER_BATCHES = 1_000
 """The number of batches after the read ones, so that the broker does not remember the read ones as the newest."""
@@ -53,19 +54,26 @@ class Asked:
     in_session: InSession | None = None
 
 
-def prepare(broker: BrokerProcess, make_topic: Callable[[str], None] | None = None) -> dict[str, Asked]:
+def prepare(
+    broker: BrokerProcess, make_topic: Callable[[str], None] | None = None, *, is_large: bool = False
+) -> dict[str, Asked]:
     """Create the topics and the records to read; return the requests by name.
 
-    `make_topic` creates topics on a broker that has no CreateTopics.
+    Args:
+        make_topic: Creates topics on a broker that has no CreateTopics.
+        is_large: Whether the batches have LARGE_BYTES.
     """
     for topic in (WRITTEN, READ):
         if make_topic is None:
             create_topic(broker.bootstrap, topic)
         else:
             make_topic(topic)
-    written = one_record_batch(random.Random(1).randbytes(100))
+    if is_large:
+        written = read = bytes(batch(LARGE_BYTES // 1_000, 1_000))
+    else:
+        written, read = (one_record_batch(random.Random(size).randbytes(size)) for size in (100, READ_BYTES))
     with RawConnection("127.0.0.1", broker.port) as connection:
-        for topic, records in ((WRITTEN, written), (READ, one_record_batch(random.Random(2).randbytes(READ_BYTES)))):
+        for topic, records in ((WRITTEN, written), (READ, read)):
             filling = produce_body(topic, 0, records)
             while (error_code := produce_result(connection.request(*PRODUCE, filling), topic)[0]) in NOT_THERE_YET:
                 time.sleep(0.05)
@@ -73,20 +81,23 @@ def prepare(broker: BrokerProcess, make_topic: Callable[[str], None] | None = No
                 raise RuntimeError(f"preparing ended with error {error_code}")
     rows_bytes = struct.calcsize(">iiih")  # how many topics, how many partitions, the partition, the length of the name
     return {
-        "produce 100 B": Asked(
+        "produce 900 KB" if is_large else "produce 100 B": Asked(
             frame(*PRODUCE, 1, produce_body(WRITTEN, 0, written)), FRAME_BYTES + rows_bytes + len(WRITTEN)
         ),
-        "fetch 4 KB": Asked(frame(*FETCH, 1, fetch_body()), FRAME_BYTES + 4 + rows_bytes + len(READ)),
+        "fetch 900 KB" if is_large else "fetch 4 KB": Asked(
+            frame(*FETCH, 1, fetch_body(LARGE_BYTES if is_large else READ_BYTES)),
+            FRAME_BYTES + 4 + rows_bytes + len(READ),
+        ),
     }
 
 
-def fetch_body() -> bytes:
+def fetch_body(limit_bytes: int) -> bytes:
     """Return the body of a Fetch 4, from the start of the only partition."""
     name = READ.encode()
     return (
         struct.pack(">iiiib", -1, 500, 1, 1 << 20, 0)
         + struct.pack(f">ih{len(name)}s", 1, len(name), name)
-        + struct.pack(">iiqi", 1, 0, 0, READ_BYTES)
+        + struct.pack(">iiqi", 1, 0, 0, limit_bytes)
     )
 
 
@@ -94,13 +105,13 @@ def prepare_fetches(broker: BrokerProcess, versions: Sequence[int]) -> dict[str,
     """Prepare fetches of 4 KB, BATCHES batches in an older part of the log, by version; from 7 on also in a session."""
     create_topic(broker.bootstrap, READ_IN_BATCHES)
     value = random.Random(3).randbytes(READ_BYTES // BATCHES - RECORD_OVERHEAD_BYTES)
-    batch = one_record_batch(value)
+    one = one_record_batch(value)
     with RawConnection("127.0.0.1", broker.port) as connection:
         for _ in range(BATCHES + LATER_BATCHES):
             error_code = NOT_THERE_YET[0]
             while error_code in NOT_THERE_YET:
                 error_code = produce_result(
-                    connection.request(*PRODUCE, produce_body(READ_IN_BATCHES, 0, batch)), READ_IN_BATCHES
+                    connection.request(*PRODUCE, produce_body(READ_IN_BATCHES, 0, one)), READ_IN_BATCHES
                 )[0]
             if error_code:
                 raise RuntimeError(f"preparing ended with error {error_code}")
