@@ -372,13 +372,20 @@ async def _delete_subject(registry: Registry, request: Request) -> Json:
 @endpoint("GET", "/subjects/{subject}/metadata")
 async def _with_metadata(registry: Registry, request: Request) -> Json:
     """Return the newest version with these properties; the query has a `key` and a `value` for each."""
-    state, subject = await registry.state(), request.subject
+    state, subject, is_shown = await registry.state(), request.subject, request.deleted
     keys, values = ([text for name, text in request.fields if name == of] for of in ("key", "value"))
     wanted = dict(zip(keys, values, strict=False))
-    for each in reversed(state.subjects.get(subject, {}).values()):
-        metadata = each.content.metadata
-        if request.deleted(each) and all(property_of(metadata, key) == value for key, value in wanted.items()):
-            return await _shown(registry, request, each)
+
+    def newest(state: State) -> Version | None:
+        for each in reversed(_versions_in(state, subject)):
+            metadata = each.content.metadata
+            if is_shown(each) and all(property_of(metadata, key) == value for key, value in wanted.items()):
+                return each
+        return None
+
+    found = await in_worker(newest, state, Worker.REGISTRY)
+    if found is not None:
+        return await _shown(registry, request, found)
     if not state.has_subject(subject, deleted=True):
         raise errors.subject_not_found(subject)
     raise errors.schema_not_found()

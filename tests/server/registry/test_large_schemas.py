@@ -16,8 +16,10 @@ import trio
 import ottla
 from ottla.protocol.schemas import InvalidSchema, Schema, parse_schema
 from ottla.protocol.schemas.values import SHORT_CHARACTERS, NotShortError, short
+from ottla.server.registry import endpoints as endpoints_module
 from ottla.server.registry import parsing as parsing_module
 from ottla.server.registry import registry as registry_module
+from ottla.server.registry.options import property_of
 from ottla.server.registry.parsing import AT_ONCE_CHARACTERS, KEPT_CHARACTERS_MAX, KEPT_MAX, Parse, Parser
 from ottla.server.registry.records import Content, Reference, content_of
 from ottla.server.registry.schemas import find_incompatibilities
@@ -153,6 +155,22 @@ def test_older_versions_are_compared_in_groups(registry: RegistryCalls, monkeypa
     assert registry.ask("POST", path, good) == (200, {"is_compatible": True, "messages": []})
     broken = {"schema": "{"}
     assert registry.ask("POST", "/compatibility/subjects/none/versions", broken)[1]["error_code"] == 42201
+
+
+def test_the_metadata_of_versions_is_searched_in_a_worker(
+    registry: RegistryCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.register("s", SMALL, metadata={"properties": {"owner": "shop"}})
+    are_on_trios_thread = []
+
+    def watched(metadata: Any, name: str) -> Any:
+        are_on_trios_thread.append(trio.lowlevel.in_trio_run())
+        return property_of(metadata, name)
+
+    monkeypatch.setattr(endpoints_module, "property_of", watched)
+    assert registry.get("/subjects/s/metadata?key=owner&value=shop")["version"] == 1
+    assert registry.ask("GET", "/subjects/s/metadata?key=owner&value=other")[1]["error_code"] == 40403
+    assert are_on_trios_thread == [False, False]
 
 
 MANY_STEPS = tuple(

@@ -159,7 +159,7 @@ def test_rules_of_stored_schemas(client: SchemaRegistryClient, other: Callable[[
     assert AvroDeserializer(other(), conf=new, rule_registry=rules)(data, VALUE) == {"height": 3}
 
 
-def test_what_a_client_has_cached_needs_no_registry() -> None:
+def test_a_client_needs_no_registry_for_cached_schemas() -> None:
     with ottla.Broker(schema_registry=True) as broker:
         client, stranger = (SchemaRegistryClient({"url": broker.schema_registry, "max.retries": 0}) for _ in range(2))
         write, read = AvroSerializer(client, record_schema("x int")), AvroDeserializer(client)
