@@ -202,8 +202,13 @@ class Registry:
         known = _same(state, subject, content, deleted=deleted)
         if known is not None:
             return known
-        newest = islice(_newest_first(state, subject, deleted=deleted), FOREIGN_MAX if new.version is None else 0)
-        alike = [each for each in newest if _differs_only_in_text(each.content, content)]
+        newest = list(islice(_newest_first(state, subject, deleted=deleted), FOREIGN_MAX if new.version is None else 0))
+
+        def among(versions: list[Version]) -> list[Version]:
+            return [each for each in versions if _differs_only_in_text(each.content, content)]
+
+        is_small = content.size_bytes <= AT_ONCE_BYTES
+        alike = among(newest) if is_small else await in_worker(among, newest, Worker.REGISTRY)
 
         def find(parse: Parse) -> Version | Content:
             for each in alike:
