@@ -123,10 +123,10 @@ def _srclient() -> list[str]:
 @cache
 @fetches("maven")
 def _java() -> list[str]:
-    """Confluent's client is not in Maven Central; a jar of Flink that is there contains it."""
+    """Confluent's client is not in Maven Central; a jar of Flink that is there contains it, with a serializer."""
     if not (shutil.which("javac") and shutil.which("mvn")):
         raise NotRunError("Java and Maven")
-    folder = cache_dir() / "schema-registry-java"
+    folder = cache_dir() / "schema-registry-flink"
     if not (folder / "complete").exists():
         folder.mkdir(exist_ok=True)
         pom = str(CLIENTS / "java" / "pom.xml")

@@ -19,6 +19,7 @@ from ..registry.errors import RegistryError
 from ..registry.registry import registry_of
 from ..runtime.errors import ControlError
 from ..runtime.threads import Worker, in_worker
+from ..runtime.time_slices import TimeSlice
 from .access import HttpRefusal
 from .call import JSON_TYPE, Supervisor
 from .conversation import Answers, HttpConversation
@@ -142,7 +143,10 @@ async def _reply(found: Any) -> Reply:
         return Reply(200, found.text.encode(errors="replace"), PLAIN)
     if _is_small(found):
         return Reply(200, json.dumps(found).encode(), CONTENT_TYPE)
-    return Reply(200, await in_worker(encoded, found, Worker.REGISTRY), CONTENT_TYPE)
+    reply = Reply(200, await in_worker(encoded, found, Worker.REGISTRY), CONTENT_TYPE)
+    if isinstance(found, list):
+        await TimeSlice().empty(found)  # A hundred thousand elements would otherwise be freed at once.
+    return reply
 
 
 async def _parsed(body: bytes) -> Mapping[str, Any]:

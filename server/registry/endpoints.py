@@ -265,20 +265,35 @@ async def _versions_of_id(registry: Registry, request: Request) -> Json:
 
 @endpoint("GET", "/schemas/guids/{guid}")
 async def _schema_by_guid(registry: Registry, request: Request) -> Json:
-    state = await registry.state()
-    for context, known in list(state.contexts.items()):
-        schema_id = known.ids.get(request.path["guid"].lower())
-        if schema_id is not None:
-            content = known.contents[schema_id]
-            text = await _text(registry, request, context, content)
-            return {**content_fields(content), "schema": text, "guid": content.guid}
-    raise errors.schema_not_found(request.path["guid"][:100])
+    guid = request.path["guid"].lower()
+
+    def find(state: State) -> tuple[str, Content] | None:
+        for context, known in list(state.contexts.items()):
+            content = known.contents.get(known.ids.get(guid, -1))
+            if content is not None:
+                return context, content
+        return None
+
+    found = await in_worker(find, await registry.state(), Worker.REGISTRY)
+    if found is None:
+        raise errors.schema_not_found(request.path["guid"][:100])
+    context, content = found
+    return {
+        **content_fields(content),
+        "schema": await _text(registry, request, context, content),
+        "guid": content.guid,
+    }
 
 
 @endpoint("GET", "/schemas/guids/{guid}/ids")
 async def _ids_of_guid(registry: Registry, request: Request) -> Json:
-    state, guid = await registry.state(), request.path["guid"].lower()
-    return [{"context": name, "id": each.ids[guid]} for name, each in list(state.contexts.items()) if guid in each.ids]
+    guid = request.path["guid"].lower()
+
+    def listed(state: State) -> Json:
+        found = [(name, each.ids.get(guid)) for name, each in list(state.contexts.items())]
+        return [{"context": name, "id": schema_id} for name, schema_id in found if schema_id is not None]
+
+    return await in_worker(listed, await registry.state(), Worker.REGISTRY)
 
 
 async def _by_id(registry: Registry, request: Request) -> tuple[str, int, Content, State]:
@@ -372,13 +387,20 @@ async def _delete_subject(registry: Registry, request: Request) -> Json:
 @endpoint("GET", "/subjects/{subject}/metadata")
 async def _with_metadata(registry: Registry, request: Request) -> Json:
     """Return the newest version with these properties; the query has a `key` and a `value` for each."""
-    state, subject = await registry.state(), request.subject
+    state, subject, is_shown = await registry.state(), request.subject, request.deleted
     keys, values = ([text for name, text in request.fields if name == of] for of in ("key", "value"))
     wanted = dict(zip(keys, values, strict=False))
-    for each in reversed(state.subjects.get(subject, {}).values()):
-        metadata = each.content.metadata
-        if request.deleted(each) and all(property_of(metadata, key) == value for key, value in wanted.items()):
-            return await _shown(registry, request, each)
+
+    def newest(state: State) -> Version | None:
+        for each in reversed(_versions_in(state, subject)):
+            metadata = each.content.metadata
+            if is_shown(each) and all(property_of(metadata, key) == value for key, value in wanted.items()):
+                return each
+        return None
+
+    found = await in_worker(newest, state, Worker.REGISTRY)
+    if found is not None:
+        return await _shown(registry, request, found)
     if not state.has_subject(subject, deleted=True):
         raise errors.subject_not_found(subject)
     raise errors.schema_not_found()

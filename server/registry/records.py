@@ -108,6 +108,7 @@ def content_of(
     kind: str, text: str, references: tuple[Reference, ...] = (), metadata: Json = None, rule_set: Json = None
 ) -> Content:
     """Return a schema with its digest. Equal schemas have equal digests, and the id of one is that of the other."""
+    metadata, rule_set = _without_empty(metadata), _plain_rules(rule_set)
     data = text.encode("utf-8", "surrogatepass")
     digest, size_bytes = hashlib.md5(data, usedforsecurity=False), len(data)
     for part in (*references, *(each for each in (kind if kind != AVRO else None, metadata, rule_set) if each)):
@@ -117,6 +118,29 @@ def content_of(
     hexadecimal = digest.hexdigest()
     parts = (hexadecimal[low:high] for low, high in ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32)))
     return Content(kind, text, references, metadata, rule_set, "-".join(parts), size_bytes)
+
+
+_DEFAULTS_OF_RULES = {"kind": "TRANSFORM", "mode": "WRITEREAD", "disabled": False}
+_EMPTY: tuple[Json, ...] = (None, "", [], {})
+
+
+def _without_empty(found: Json) -> Json:
+    """Return metadata, rules or a rule without members that say nothing: clients add them to what they have read, and look it up."""
+    if not isinstance(found, dict):
+        return found
+    return {name: each for name, each in found.items() if each not in _EMPTY}
+
+
+def _plain_rules(found: Json) -> Json:
+    """Return rules as Confluent's registry stores them: without empty members, with the defaults of each rule."""
+    if not isinstance(found, dict):
+        return found
+    return {
+        name: [_DEFAULTS_OF_RULES | _without_empty(each) if isinstance(each, dict) else each for each in value]
+        if name.endswith("Rules") and isinstance(value, list)
+        else value
+        for name, value in _without_empty(found).items()
+    }
 
 
 def _bytes(value: Json) -> bytes:

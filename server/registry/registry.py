@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from operator import is_
 from typing import TypeVar
 from weakref import WeakValueDictionary
@@ -51,7 +52,7 @@ from .records import (
 )
 from .schemas import find_incompatibilities
 from .schemas.field_names import check_names, find_conflicts
-from .state import IMPORT, MODES, READONLY, READONLY_OVERRIDE, READWRITE, State, reference_places
+from .state import IMPORT, MODES, READONLY, READONLY_OVERRIDE, READWRITE, Place, State, reference_places
 from .topic import SchemasTopic
 
 LATEST = -1
@@ -60,8 +61,8 @@ COMPARED_MAX = 1_000
 """Maximum number of older versions that a new one is compared with."""
 COMPARED_CHARACTERS = 256 << 10
 """Size of the older versions that are compared in one go; then it is another request's turn."""
-AT_ONCE_CHARACTERS = 16 << 10
-"""Maximum size of a known schema whose digest is computed on Trio's thread: well below a millisecond."""
+AT_ONCE_BYTES = 16 << 10
+"""Maximum size of a known schema, with its metadata and rules, whose digest is computed on Trio's thread: well below a millisecond."""
 TOMBSTONES_MAX = 100
 """Maximum number of versions that are deleted in one batch, so that it fits into the topic."""
 FOREIGN_MAX = 10
@@ -160,7 +161,7 @@ class Registry:
         if not state.has_subject(subject, deleted=deleted):
             raise errors.subject_not_found(subject)
         found = await self._find(state, subject, new, deleted=deleted)
-        if isinstance(found, Content) and state.live(subject):
+        if isinstance(found, Content) and state.has_subject(subject, deleted=False):
             populated = await _populated(state, subject, new)
             if populated is not new:
                 found = await self._find(state, subject, populated, deleted=deleted)
@@ -177,7 +178,7 @@ class Registry:
         normalize = new.normalize or config.get("normalize") is True
         are_names_checked = new.id is None and config.get("validateFields") is True
         if not (normalize or are_names_checked):  # Clients send the text as it is stored, or in another layout.
-            known = _same(state, _newest_first(state, subject, deleted=deleted), sent)
+            known = _same(state, subject, sent, deleted=deleted)
             if known is not None:
                 return known
 
@@ -191,19 +192,23 @@ class Registry:
             return content_of(sent.kind, text, sent.references, sent.metadata, sent.rule_set)
 
         schema = None
-        if len(sent.text) <= AT_ONCE_CHARACTERS and not are_names_checked:
+        if sent.size_bytes <= AT_ONCE_BYTES and not are_names_checked:
             with _named_error():
                 schema = await self.parser.at_once(context_of(subject), sent, is_new=is_new)
         if schema is None:
             content = await self._parsed(state, context_of(subject), [sent], stored, is_new=is_new)
         else:
             content = stored(lambda _: schema)
-        versions = _newest_first(state, subject, deleted=deleted)
-        known = _same(state, versions, content)
+        known = _same(state, subject, content, deleted=deleted)
         if known is not None:
             return known
-        newest = versions[:FOREIGN_MAX] if new.version is None else []
-        alike = [each for each in newest if _differs_only_in_text(each.content, content)]
+        newest = list(islice(_newest_first(state, subject, deleted=deleted), FOREIGN_MAX if new.version is None else 0))
+
+        def among(versions: list[Version]) -> list[Version]:
+            return [each for each in versions if _differs_only_in_text(each.content, content)]
+
+        is_small = content.size_bytes <= AT_ONCE_BYTES
+        alike = among(newest) if is_small else await in_worker(among, newest, Worker.REGISTRY)
 
         def find(parse: Parse) -> Version | Content:
             for each in alike:
@@ -314,20 +319,20 @@ class Registry:
             _check_may_write(state, subject)
             if not state.has_subject(subject, deleted=True):
                 raise errors.subject_not_found(subject)
-            live = state.live(subject)
-            if not live and not permanent:
+            # Numbers: a hundred thousand versions would otherwise be freed at once, at the end.
+            gone = [each.version for each in state.subjects[subject].values() if permanent or not each.is_deleted]
+            if not gone:
                 raise errors.subject_soft_deleted(subject)
-            if live and permanent:
+            if permanent and state.has_subject(subject, deleted=False):
                 raise errors.subject_not_soft_deleted(subject)
-            gone = list(state.subjects[subject].values()) if permanent else live
-            async for each in TimeSlice().each(gone):
-                _check_not_referenced(state, each, deleted=permanent)
+            async for version in TimeSlice().each(gone):
+                _check_not_referenced(state, (subject, version), deleted=permanent)
             if not permanent:
                 settings = _settings_removed(state, subject)
-                await self.topic.append(lambda: [delete_subject_record(subject, live[-1].version), *settings])
+                await self.topic.append(lambda: [delete_subject_record(subject, gone[-1]), *settings])
             for first in range(0, len(gone) if permanent else 0, TOMBSTONES_MAX):
-                await self.topic.append(partial(_tombstones, gone[first : first + TOMBSTONES_MAX]))
-            return [each.version for each in gone]
+                await self.topic.append(partial(_tombstones, subject, gone[first : first + TOMBSTONES_MAX]))
+            return gone
 
     async def delete_version(self, subject: str, version: int, *, permanent: bool) -> int:
         """Delete a version of a subject, and return its number."""
@@ -339,7 +344,7 @@ class Registry:
                 raise errors.version_soft_deleted(subject, found.version)
             if permanent and not found.is_deleted:
                 raise errors.version_not_soft_deleted(subject, found.version)
-            _check_not_referenced(state, found, deleted=permanent)
+            _check_not_referenced(state, found.place, deleted=permanent)
             settings = _settings_removed(state, subject) if len(state.live(subject)) == 1 else []
 
             def records() -> list[Pair]:
@@ -468,16 +473,17 @@ def _named_error() -> Iterator[None]:
         raise errors.invalid_schema(str(error)) from None
 
 
-def _newest_first(state: State, subject: str, *, deleted: bool) -> list[Version]:
-    return [each for each in reversed(state.subjects.get(subject, {}).values()) if deleted or not each.is_deleted]
+def _newest_first(state: State, subject: str, *, deleted: bool) -> Iterator[Version]:
+    return (each for each in reversed(state.subjects.get(subject, {}).values()) if deleted or not each.is_deleted)
 
 
-def _same(state: State, versions: list[Version], content: Content) -> Version | None:
-    """Return the first of a subject's versions that has exactly this schema."""
-    if not versions:
+def _same(state: State, subject: str, content: Content, *, deleted: bool) -> Version | None:
+    """Return the newest version of a subject that has exactly this schema. A schema without an id is not searched for."""
+    context = state.contexts.get(context_of(subject))
+    known_id = None if context is None else context.ids.get(content.guid)
+    if known_id is None:
         return None
-    known_id = state.contexts[context_of(versions[0].subject)].ids.get(content.guid)
-    return next((each for each in versions if each.id == known_id), None)
+    return next((each for each in _newest_first(state, subject, deleted=deleted) if each.id == known_id), None)
 
 
 def _text(schema: Schema, normalize: bool) -> str:
@@ -500,7 +506,8 @@ async def _populated(state: State, subject: str, new: NewSchema) -> NewSchema:
         RegistryError: 42201: the text is empty, and no version exists.
     """
     content, config = new.content, state.config(subject)
-    before = next((each.content for each in reversed(state.live(subject))), None)
+    newest = next(_newest_first(state, subject, deleted=False), None)
+    before = None if newest is None else newest.content
     if not content.text.strip() and before is None:
         raise errors.invalid_schema("Empty schema")
     version = max(state.subjects.get(subject, {}), default=0) + 1
@@ -596,11 +603,11 @@ def _check_may_register(state: State, subject: str, new: NewSchema) -> None:
         raise errors.not_permitted(f"Subject {subject} is not in read-write mode")
 
 
-def _check_not_referenced(state: State, version: Version, *, deleted: bool) -> None:
+def _check_not_referenced(state: State, place: Place, *, deleted: bool) -> None:
     """Raise RegistryError 42206 if a version is referenced; by one that is itself deleted only if `deleted`."""
-    for subject, number in state.referrers.get(version.place, {}):
+    for subject, number in state.referrers.get(place, {}):
         if deleted or not state.subjects[subject][number].is_deleted:
-            raise errors.referenced(version.subject, version.version)
+            raise errors.referenced(*place)
 
 
 def _settings_removed(state: State, subject: str) -> list[Pair]:
@@ -611,8 +618,8 @@ def _settings_removed(state: State, subject: str) -> list[Pair]:
     ]
 
 
-def _tombstones(versions: list[Version]) -> list[Pair]:
-    return [schema_tombstone(*each.place) for each in versions]
+def _tombstones(subject: str, versions: list[int]) -> list[Pair]:
+    return [schema_tombstone(subject, each) for each in versions]
 
 
 def registry_of(broker: Broker) -> Registry:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 
 import pytest
 
 import ottla
 from ottla.server.http import registry_listener
-from ottla.server.http.registry_listener import KEPT_BYTES_MAX, KEPT_MAX, KeptReplies
+from ottla.server.http.registry_listener import KEPT_BYTES_MAX, KEPT_MAX, KeptReplies, _reply
 from ottla.server.http.replies import Reply
 from support.broker.registry_calls import RegistryCalls, record_schema
 
@@ -71,3 +72,10 @@ def test_kept_responses_are_those_that_would_be_made(seed: int, monkeypatch: pyt
     with_kept = answers()
     monkeypatch.setattr(registry_listener, "KEPT_BYTES_MAX", 0)
     assert answers() == with_kept
+
+
+async def test_a_long_list_is_freed_element_by_element_after_it_was_written() -> None:
+    found = [{"id": number} for number in range(1_000)]
+    reply = await _reply(found)
+    assert [each["id"] for each in json.loads(reply.body)] == list(range(1_000))
+    assert found == []

@@ -16,12 +16,14 @@ import trio
 import ottla
 from ottla.protocol.schemas import InvalidSchema, Schema, parse_schema
 from ottla.protocol.schemas.values import SHORT_CHARACTERS, NotShortError, short
+from ottla.server.registry import endpoints as endpoints_module
 from ottla.server.registry import parsing as parsing_module
 from ottla.server.registry import registry as registry_module
+from ottla.server.registry.options import property_of
 from ottla.server.registry.parsing import AT_ONCE_CHARACTERS, KEPT_CHARACTERS_MAX, KEPT_MAX, Parse, Parser
 from ottla.server.registry.records import Content, Reference, content_of
 from ottla.server.registry.schemas import find_incompatibilities
-from ottla.server.registry.state import State
+from ottla.server.registry.state import ContextState, State
 from ottla.server.runtime import time_slices
 from support.broker.admin_calls import AdminCalls
 from support.broker.registry_calls import RegistryCalls, record_schema
@@ -153,6 +155,50 @@ def test_older_versions_are_compared_in_groups(registry: RegistryCalls, monkeypa
     assert registry.ask("POST", path, good) == (200, {"is_compatible": True, "messages": []})
     broken = {"schema": "{"}
     assert registry.ask("POST", "/compatibility/subjects/none/versions", broken)[1]["error_code"] == 42201
+
+
+class WatchedContexts(dict[str, ContextState]):
+    """Contexts that know whether all of them were read on Trio's thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.are_read_on_trios_thread: list[bool] = []
+
+    def items(self) -> Any:
+        self.are_read_on_trios_thread.append(trio.lowlevel.in_trio_run())
+        return super().items()
+
+
+def test_contexts_are_searched_in_a_worker(registry: RegistryCalls, monkeypatch: pytest.MonkeyPatch) -> None:
+    contexts = WatchedContexts()
+
+    def made(state: State) -> None:
+        make(state)
+        state.contexts = contexts
+
+    make = State.__init__
+    monkeypatch.setattr(State, "__init__", made)
+    registry.register("s", SMALL)
+    guid = registry.get("/schemas/ids/1")["guid"]
+    assert registry.get(f"/schemas/guids/{guid}")["schema"] == SMALL
+    assert registry.get(f"/schemas/guids/{guid}/ids") == [{"context": ".", "id": 1}]
+    assert contexts.are_read_on_trios_thread == [False, False]
+
+
+def test_the_metadata_of_versions_is_searched_in_a_worker(
+    registry: RegistryCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.register("s", SMALL, metadata={"properties": {"owner": "shop"}})
+    are_on_trios_thread = []
+
+    def watched(metadata: Any, name: str) -> Any:
+        are_on_trios_thread.append(trio.lowlevel.in_trio_run())
+        return property_of(metadata, name)
+
+    monkeypatch.setattr(endpoints_module, "property_of", watched)
+    assert registry.get("/subjects/s/metadata?key=owner&value=shop")["version"] == 1
+    assert registry.ask("GET", "/subjects/s/metadata?key=owner&value=other")[1]["error_code"] == 40403
+    assert are_on_trios_thread == [False, False]
 
 
 MANY_STEPS = tuple(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -26,7 +27,8 @@ from ottla.server.registry.records import (
 from support.noted import each_case
 
 STRING = content_of("AVRO", '"string"')
-RICH = content_of("JSON", "{}", (Reference("r", "s", 2),), {"properties": {"a": "b"}}, {"domainRules": []})
+RULE = {"name": "r", "type": "CEL"}
+RICH = content_of("JSON", "{}", (Reference("r", "s", 2),), {"properties": {"a": "b"}}, {"domainRules": [RULE]})
 
 
 @each_case(
@@ -42,7 +44,8 @@ RICH = content_of("JSON", "{}", (Reference("r", "s", 2),), {"properties": {"a": 
             '{"keytype":"SCHEMA","subject":":.c:s","version":2,"magic":1}',
             (
                 '{"subject":":.c:s","version":2,"id":8,"schemaType":"JSON","references":[{"name":"r","subject":"s","version":2}],'
-                '"metadata":{"properties":{"a":"b"}},"ruleSet":{"domainRules":[]},"schema":"{}","deleted":true}'
+                '"metadata":{"properties":{"a":"b"}},"ruleSet":{"domainRules":[{"kind":"TRANSFORM","mode":"WRITEREAD","disabled":false,'
+                '"name":"r","type":"CEL"}]},"schema":"{}","deleted":true}'
             ),
         ),
         (schema_tombstone("s", 3), '{"keytype":"SCHEMA","subject":"s","version":3,"magic":1}', None),
@@ -138,3 +141,36 @@ def test_equal_schemas_have_equal_digests_whatever_the_order_of_their_metadata()
     assert (
         len({each.guid for each in (one, STRING, RICH, content_of("JSON", '"int"'), content_of("AVRO", '"int"'))}) == 5
     )
+
+
+@each_case(
+    "metadata, rule_set, is_equal",
+    [
+        ({"properties": {"a": ""}}, {"domainRules": [RULE]}, True),
+        ({"properties": {"a": ""}, "sensitive": [], "tags": None}, {"domainRules": [RULE], "migrationRules": []}, True),
+        (
+            {"properties": {"a": ""}},
+            {"domainRules": [RULE | {"doc": "", "tags": [], "params": {}, "expr": None}]},
+            True,
+        ),
+        (
+            {"properties": {"a": ""}},
+            {"domainRules": [RULE | {"kind": "TRANSFORM", "mode": "", "disabled": False}]},
+            True,
+        ),
+        ({"properties": {"a": ""}}, {"domainRules": [RULE | {"mode": "READ"}]}, False),
+        ({"properties": {"a": ""}}, {"domainRules": [RULE | {"disabled": True}]}, False),
+        ({"properties": {"a": ""}}, {"encodingRules": [RULE]}, False),
+        ({"properties": {"a": ""}, "sensitive": ["a"]}, {"domainRules": [RULE]}, False),
+        ({"properties": {"b": ""}}, {"domainRules": [RULE]}, False),
+        ({}, [], False),
+    ],
+)
+def test_members_that_say_nothing_make_no_other_schema(metadata: Any, rule_set: Any, is_equal: bool) -> None:
+    one = content_of("AVRO", '"int"', (), {"properties": {"a": ""}}, {"domainRules": [RULE]})
+    assert (content_of("AVRO", '"int"', (), metadata, rule_set) == one) is is_equal
+
+
+def test_metadata_and_rules_that_say_nothing_are_like_none() -> None:
+    empty = content_of("AVRO", '"int"', (), {"properties": {}}, {"domainRules": []})
+    assert empty.guid == content_of("AVRO", '"int"').guid

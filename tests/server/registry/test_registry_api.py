@@ -32,7 +32,8 @@ def body(schema: str, **fields: Any) -> dict[str, Any]:
 
 
 def rules(*names: str, expr: str = "true") -> dict[str, Any]:
-    return {"domainRules": [{"name": each, "type": "CEL", "expr": expr} for each in names]}
+    defaults = {"kind": "TRANSFORM", "mode": "WRITEREAD", "disabled": False}
+    return {"domainRules": [{"name": each, "type": "CEL", "expr": expr} | defaults for each in names]}
 
 
 def reserved(names: str) -> dict[str, Any]:

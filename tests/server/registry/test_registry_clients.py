@@ -11,6 +11,12 @@ import pytest
 from confluent_kafka.schema_registry import (
     AsyncSchemaRegistryClient,
     ConfigCompatibilityLevel,
+    Metadata,
+    MetadataProperties,
+    Rule,
+    RuleKind,
+    RuleMode,
+    RuleSet,
     Schema,
     SchemaReference,
     SchemaRegistryClient,
@@ -21,7 +27,9 @@ from confluent_kafka.schema_registry._async.avro import AsyncAvroDeserializer, A
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
-from confluent_kafka.serialization import MessageField, SerializationContext
+from confluent_kafka.schema_registry.rule_registry import RuleRegistry
+from confluent_kafka.schema_registry.serde import RuleContext, RuleExecutor
+from confluent_kafka.serialization import MessageField, SerializationContext, SerializationError
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
 
 import ottla
@@ -114,6 +122,53 @@ def test_the_latest_version_is_used_if_a_client_wants_it(client: SchemaRegistryC
     client.register_schema("t-value", Schema(record_schema("x int", "y int 0"), "AVRO"))
     serializer = AvroSerializer(client, conf={"auto.register.schemas": False, "use.latest.version": True})
     assert serializer({"x": 1, "y": 2}, VALUE) == b"\0\0\0\0\2\2\4"
+
+
+class Renaming(RuleExecutor):  # type: ignore[misc]  # the client has no types
+    """Carries out rules like `old -> new`: a field gets another name, and must be there."""
+
+    def type(self) -> str:
+        return "RENAME"
+
+    def configure(self, client_conf: dict[str, Any], rule_conf: dict[str, str]) -> None: ...
+
+    def transform(self, ctx: RuleContext, message: dict[str, Any]) -> dict[str, Any]:
+        old, new = ctx.rule.expr.split(" -> ")
+        return {name: each for name, each in message.items() if name != old} | {new: message[old]}
+
+
+def test_rules_of_stored_schemas(client: SchemaRegistryClient, other: Callable[[], SchemaRegistryClient]) -> None:
+    rules = RuleRegistry()
+    rules.register_executor(Renaming())
+
+    def rule(mode: RuleMode, expression: str) -> Rule:
+        return Rule("rename", "", RuleKind.TRANSFORM, mode, "RENAME", None, None, expression, None, None, False)
+
+    def register(field: str, release: str, rule_set: RuleSet | None) -> None:
+        metadata = Metadata(None, MetadataProperties({"release": release}), None)
+        client.register_schema("t-value", Schema(record_schema(f"{field} int"), "AVRO", [], metadata, rule_set))
+
+    client.set_config("t-value", ServerConfig(compatibility_group="release"))
+    register("size", "1", RuleSet(None, [rule(RuleMode.WRITE, "length -> size")]))
+    register("height", "2", RuleSet([rule(RuleMode.UPGRADE, "size -> height")], None))
+    old = {"auto.register.schemas": False, "use.latest.with.metadata": {"release": "1"}}
+    data = AvroSerializer(client, conf=old, rule_registry=rules)({"length": 3}, VALUE)
+    with pytest.raises(SerializationError):
+        AvroSerializer(client, conf=old, rule_registry=rules)({"size": 3}, VALUE)
+    new = {"use.latest.with.metadata": {"release": "2"}}
+    assert AvroDeserializer(other(), conf=new, rule_registry=rules)(data, VALUE) == {"height": 3}
+
+
+def test_a_client_needs_no_registry_for_cached_schemas() -> None:
+    with ottla.Broker(schema_registry=True) as broker:
+        client, stranger = (SchemaRegistryClient({"url": broker.schema_registry, "max.retries": 0}) for _ in range(2))
+        write, read = AvroSerializer(client, record_schema("x int")), AvroDeserializer(client)
+        data = write({"x": 1}, VALUE)
+        assert read(data, VALUE) == {"x": 1}
+    with client, stranger:
+        assert read(write({"x": 2}, VALUE), VALUE) == {"x": 2}
+        with pytest.raises(Exception, match="refused"):
+            AvroDeserializer(stranger)(data, VALUE)
 
 
 def test_every_call_of_the_client(client: SchemaRegistryClient, other: Callable[[], SchemaRegistryClient]) -> None:

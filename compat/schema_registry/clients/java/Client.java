@@ -9,6 +9,10 @@ import org.apache.flink.avro.registry.confluent.shaded.io.confluent.kafka.schema
 import org.apache.flink.avro.registry.confluent.shaded.io.confluent.kafka.schemaregistry.client.SchemaMetadata;
 import org.apache.flink.avro.registry.confluent.shaded.io.confluent.kafka.schemaregistry.client.rest.entities.SchemaReference;
 import org.apache.flink.avro.registry.confluent.shaded.io.confluent.kafka.schemaregistry.client.rest.exceptions.RestClientException;
+import org.apache.flink.avro.shaded.org.apache.avro.Schema;
+import org.apache.flink.avro.shaded.org.apache.avro.generic.GenericData;
+import org.apache.flink.formats.avro.registry.confluent.ConfluentRegistryAvroDeserializationSchema;
+import org.apache.flink.formats.avro.registry.confluent.ConfluentRegistryAvroSerializationSchema;
 
 public class Client {
     static final String ONE = "{\"type\":\"record\",\"name\":\"R\",\"fields\":[{\"name\":\"x\",\"type\":\"int\"}]}";
@@ -53,6 +57,16 @@ public class Client {
             id[0] = client.register("j-value", one);
             client.register("j-value", two);
             want(other.register("j-value", one), id[0]);
+        });
+        call("write and read Avro, by Flink", () -> {
+            Schema schema = new Schema.Parser().parse(ONE), newer = new Schema.Parser().parse(TWO);
+            var record = new GenericData.Record(schema);
+            record.put("x", 3);
+            byte[] data = ConfluentRegistryAvroSerializationSchema.forGeneric("f-value", schema, words[0]).serialize(record);
+            want(data.length, 6);
+            want(other.getAllVersions("f-value"), List.of(1));
+            var read = ConfluentRegistryAvroDeserializationSchema.forGeneric(newer, words[0]).deserialize(data);
+            want(List.of(read.get("x"), read.get("y")), List.of(3, 0));
         });
         call("register, normalized", () -> want(other.register("j-value", new AvroSchema(" " + ONE + " "), true), id[0]));
         call("id and version of a schema", () -> {
