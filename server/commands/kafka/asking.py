@@ -14,7 +14,9 @@ from ....protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ....protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ....storage.topics.options import ConfigError
 from ....storage.topics.properties import parse_properties
+from ....storage.topics.versions import VersionSource
 from ...client.kafka import Kafka
+from ...client.newest import UNREADABLE, versions_in, versions_unknown
 from ...client.nodes import NodeConnections, check
 from ...client.reading import LATEST, LEVELS, Isolation
 from ...client.security import PLAIN, Security
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
 
 CLIENT_ID = "ottla-cli"
 TIMEOUT_MS = 10_000
-STRATEGY, BY_OFFSET = "ottla.compaction.strategy", "offset"
 
 
 @contextmanager
@@ -87,14 +88,15 @@ class ClusterViews(NamedTuple):
             return {}
 
 
-def tell_strategy(topic: str, configs: Mapping[str, str | None]) -> None:
-    """Say on standard error that the newest record of a key is the last one, if compaction chooses by versions."""
-    if (strategy := configs.get(STRATEGY) or BY_OFFSET) != BY_OFFSET:
-        print(
-            f"ottla: topic {visible(topic)} has {STRATEGY}={visible(strategy)}: the last record of a key counts as its newest,"
-            " not the one with the highest version",
-            file=sys.stderr,
-        )
+def versions_of(cluster: ClusterViews, topic: str) -> VersionSource | None:
+    """Return where the topic has its versions; say on standard error if its options cannot be read."""
+    try:
+        return versions_in(cluster.kafka.configs("topic", topic))
+    except KafkaError as error:
+        if error.code not in UNREADABLE:
+            raise
+        print(f"ottla: {visible(versions_unknown(topic, error))}", file=sys.stderr)
+        return None
 
 
 @contextmanager

@@ -107,6 +107,22 @@ def test_too_many_keys_are_refused(broker: ottla.Broker, monkeypatch: pytest.Mon
     assert len(asked(broker, key_prefix="k1")[1]["records"]) == 1
 
 
+def test_the_highest_version_counts_and_deleted_keys_are_bounded_as_well(
+    broker: ottla.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.set_configs("topic", "t", {"ottla.compaction.strategy": "timestamp"})
+    for key, value, at_ms in (("k", "high", 2), ("k", "low", 1), ("l", None, 2), ("l", "low", 1)):
+        broker.produce("t", value, key=key, partition=0, timestamp_ms=at_ms)
+    assert newest(broker, 0) == {"k": (0, "high")}
+    monkeypatch.setattr(latest, "KEYS_MAX", 1)
+    status, answer = asked(broker)
+    assert status == 422 and "too many keys (limit 1)" in answer["error"]
+    assert newest(broker, 0, key_prefix="k") == {"k": (0, "high")}
+    monkeypatch.setattr(latest, "KEY_BYTES_MAX", 0)
+    status, answer = asked(broker, key_prefix="k")
+    assert status == 422 and "keys too large (limit 0 bytes together)" in answer["error"]
+
+
 def test_keys_that_are_too_large_are_refused_and_deleted_ones_do_not_count(
     broker: ottla.Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
