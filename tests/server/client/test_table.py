@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -187,9 +187,9 @@ def test_an_access_ends_while_a_producer_is_faster(broker: ottla.Broker, table: 
     assert taken[:count] == list(range(count))
 
 
-def versioned(broker: ottla.Broker, strategy: str = "header", **configs: Any) -> Table:
+def versioned(broker: ottla.Broker, configs: Mapping[str, Any] | None = None, strategy: str = "header") -> Table:
     names = {"ottla.compaction.strategy": strategy, "ottla.compaction.strategy.header": "v"}
-    broker.create_topic("v", 1, {"cleanup.policy": "compact", **names, **configs})
+    broker.create_topic("v", 1, {"cleanup.policy": "compact", **names, **(configs or {})})
     return broker.table("v")
 
 
@@ -202,7 +202,7 @@ def version(value: str | bytes | None, number: int | None, key: str = "k") -> ot
 def test_the_highest_version_is_the_newest_in_random_histories(broker: ottla.Broker, strategy: str) -> None:
     rng, written = random.Random(strategy), dict[str, list[tuple[int, int, str | None]]]()
     lowest = 0 if strategy == "timestamp" else NO_VERSION
-    with versioned(broker, strategy) as table:
+    with versioned(broker, strategy=strategy) as table:
         for offset in range(size(120, 1_500)):
             key, number = rng.choice("abc"), rng.choice([lowest, 1, 2, 3, offset, 10**6 - offset])
             value = None if rng.random() < 0.3 else str(offset)
@@ -219,7 +219,7 @@ def test_the_highest_version_is_the_newest_in_random_histories(broker: ottla.Bro
 
 
 def test_a_lower_version_comes_back_when_those_above_it_are_gone(broker: ottla.Broker, client: RawClient) -> None:
-    with versioned(broker, **{"cleanup.policy": "compact,delete", "retention.ms": -1}) as table:
+    with versioned(broker, {"cleanup.policy": "compact,delete", "retention.ms": -1}) as table:
         broker.produce_all("v", [version("high", 9), version("low", 1), version(None, 9, "l"), version("low", 1, "l")])
         assert (table["k"], "l" in table) == (b"high", False)
         delete_records(client, "v", 1)
@@ -229,7 +229,7 @@ def test_a_lower_version_comes_back_when_those_above_it_are_gone(broker: ottla.B
 
 
 def test_a_lower_version_comes_back_when_a_pass_removes_the_higher_one_for_its_age(broker: ottla.Broker) -> None:
-    with versioned(broker, **{"ottla.key.retention.ms": 3_600_000}) as table:
+    with versioned(broker, {"ottla.key.retention.ms": 3_600_000}) as table:
         broker.produce_all("v", [version("high", 9)])
         broker.clock.advance(minutes=59)
         assert table["k"] == b"high"
@@ -244,7 +244,7 @@ def test_a_lower_version_comes_back_when_a_pass_removes_the_higher_one_for_its_a
 
 
 def test_a_tombstone_that_was_read_wins_after_its_removal_until_the_table_is_made_again(broker: ottla.Broker) -> None:
-    with versioned(broker, **{"delete.retention.ms": 0}) as table:
+    with versioned(broker, {"delete.retention.ms": 0}) as table:
         broker.produce_all("v", [version(None, 9)])
         assert "k" not in table
         for _ in range(2):

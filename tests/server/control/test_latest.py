@@ -48,15 +48,27 @@ def newest(broker: ottla.Broker, partition: int, **fields: Any) -> dict[str, tup
             return found
 
 
-def test_random_histories_match_the_table(broker: ottla.Broker) -> None:
+STRATEGIES: dict[str, dict[str, str | int]] = {
+    "offset": {},
+    "timestamp": {"ottla.compaction.strategy": "timestamp", "delete.retention.ms": 86_400_000},
+}
+"""Options; a table keeps the versions of tombstones that a pass has removed, so here none is."""
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_random_histories_match_the_table(broker: ottla.Broker, strategy: str) -> None:
     rng = random.Random(7)
+    broker.set_configs("topic", "t", STRATEGIES[strategy])
     with RawClient(*address(broker)) as client, broker.table("t") as table:
         producer = TransactionalClient(client, "x", version=2)
-        for _ in range(size(20, 200)):
+        for _ in range(size(16, 200)):
             action = rng.choice(["put", "put", "transaction", "compact"])
             pairs = [(rng.choice("abcde"), None if rng.random() < 0.3 else str(rng.random())) for _ in range(3)]
             if action == "put":
-                records = [ottla.NewRecord(value, key, partition=rng.randrange(2)) for key, value in pairs]
+                records = [
+                    ottla.NewRecord(value, key, partition=rng.randrange(2), timestamp_ms=rng.randrange(10))
+                    for key, value in pairs
+                ]
                 broker.produce_all("t", records)
             elif action == "compact":
                 broker.compact("t", force=True)
