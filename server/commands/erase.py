@@ -334,7 +334,8 @@ def _show(report: KeyReport, erasure: _Erasure) -> None:
         f" {erasure.tombstones}.{before}"
     )
     show(
-        f"Records searched: {report.records_searched}, in {report.files_searched} files of {', '.join(report.sources)}."
+        f"Records searched: {report.records_searched}, in {report.files_searched} file{'s'[: report.files_searched != 1]} of"
+        f" {', '.join(report.sources)}."
     )
     for each in report.places:  # paths are complete, so a table would be too wide
         show(visible(each.path))

@@ -24,7 +24,7 @@ from .places import PLACES_MAX, Why
 _BOUNDS = {
     BoundBy.ACTIVE_SEGMENT: (
         Why.ACTIVE_SEGMENT,
-        "the segment is active, and no clean pass covers it: it rolls by segment.ms or segment.bytes, or by `ottla roll`",
+        "the segment is active, and no clean pass covers it: it rolls by segment.ms or segment.bytes, on Ottla also by `ottla roll`",
     ),
     BoundBy.OPEN_TRANSACTION: (
         Why.OPEN_TRANSACTION,
@@ -245,7 +245,7 @@ class RecordFates:
             why,
             f"{reason}: the next clean pass removes it; one starts when the dirty ratio, now {found.dirty_ratio:.3f}, is above"
             f" min.cleanable.dirty.ratio={config.min_cleanable_dirty_ratio:g}, at the latest after max.compaction.lag.ms,"
-            " or by `ottla compact --force`",
+            " on Ottla also by `ottla compact --force`",
             at_the_latest_ms=latest_ms,
         )
 
