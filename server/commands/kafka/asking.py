@@ -14,13 +14,12 @@ from ....protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ....protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ....storage.topics.options import ConfigError
 from ....storage.topics.properties import parse_properties
-from ....storage.topics.versions import VersionSource
 from ...client.kafka import Kafka
-from ...client.newest import UNREADABLE, versions_in, versions_unknown
+from ...client.newest import UNREADABLE, versions_unknown
 from ...client.nodes import NodeConnections, check
 from ...client.reading import LATEST, LEVELS, Isolation
 from ...client.security import PLAIN, Security
-from ...client.values import UnreachableError
+from ...client.values import Config, UnreachableError
 from ..frame.errors import CommandError, did_you_mean, wrong_call
 from ..frame.options import COMMAND_CONFIG, bootstrap_of
 from ..frame.printing import visible
@@ -88,15 +87,15 @@ class ClusterViews(NamedTuple):
             return {}
 
 
-def versions_of(cluster: ClusterViews, topic: str) -> VersionSource | None:
-    """Return where the topic has its versions; say on standard error if its options cannot be read."""
+def readable_configs(cluster: ClusterViews, topic: str) -> list[Config]:
+    """Return the options of a topic; if they cannot be read, say so on standard error, and return none."""
     try:
-        return versions_in(cluster.kafka.configs("topic", topic))
+        return cluster.kafka.configs("topic", topic)
     except KafkaError as error:
         if error.code not in UNREADABLE:
             raise
         print(f"ottla: {visible(versions_unknown(topic, error))}", file=sys.stderr)
-        return None
+        return []
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 
 from ....protocol.schemas.frames import PARTS, Part
-from ...client.newest import newest_records
+from ...client.newest import newest_records, versions_in
 from ...client.reading import EARLIEST, LATEST, Isolation
 from ...client.values import Offsets, Record
 from ...registry.decoding.cluster_schemas import ClusterSchemas
@@ -19,7 +19,7 @@ from ..frame.parser import Command, Parser
 from ..frame.printing import show_bytes, visible
 from ..frame.printing import show_json as show_line_of_json
 from ..frame.times import time_ms, time_text
-from .asking import ClusterViews, connected, versions_of
+from .asking import ClusterViews, connected, readable_configs
 from .record_json import as_json
 
 NOTES = """\
@@ -86,7 +86,7 @@ def _wanted(cluster: ClusterViews, options: argparse.Namespace) -> Sequence[int]
 def _newest(cluster: ClusterViews, options: argparse.Namespace) -> Iterator[Record]:
     """Yield the newest record of each key, partition by partition."""
     wanted = _wanted(cluster, options)
-    versions = versions_of(cluster, options.topic)
+    versions = versions_in(readable_configs(cluster, options.topic))
     ends = cluster.offsets_at(options.topic, LATEST, "read_committed")
     _check_led(options.topic, wanted, ends)
     if options.at is not None and not options.at.isdecimal():

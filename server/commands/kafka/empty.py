@@ -16,7 +16,7 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ....storage.topics.versions import STRATEGY
 from ...client.key_offsets import KeyOffsets
-from ...client.newest import note
+from ...client.newest import note, versions_in
 from ...client.nodes import check
 from ...client.reading import LATEST
 from ...client.values import NewRecord, Topic
@@ -24,7 +24,7 @@ from ..frame.errors import CommandError
 from ..frame.options import bootstrap_option, json_option
 from ..frame.parser import Command, Parser
 from ..frame.printing import show_json, show_table
-from .asking import TIMEOUT_MS, ClusterViews, connected, naming_rights, versions_of
+from .asking import TIMEOUT_MS, ClusterViews, connected, naming_rights, readable_configs
 
 NOTES = """\
 Deletes the records that the topic has when the command starts. Offsets continue, and records that arrive later stay. Consumers that
@@ -172,7 +172,7 @@ def _restoring(topic: str, before: Mapping[str, str | None], options: argparse.N
 
 
 def _tombstones(cluster: ClusterViews, topic: Topic) -> list[dict[str, int]]:
-    if versions_of(cluster, topic.name) is not None:
+    if versions_in(readable_configs(cluster, topic.name)) is not None:
         raise CommandError(
             f"topic {topic.name} has {STRATEGY}: a tombstone removes only values with lower versions; run `ottla empty"
             f" {topic.name}` without --tombstones"
