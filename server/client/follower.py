@@ -29,17 +29,20 @@ class Follower:
         nodes: NodeConnections,
         topic: str,
         *,
+        begin: Callable[[], None],
         take: Callable[[int, Record], None],
-        forget_below: Callable[[int, int], None],
+        forget_below: Callable[[int, int], bool],
     ) -> None:
         """
         Args:
+            begin: Called before any record of the topic, also of another one of the same name.
             take: Called with the partition and each record that a read_committed consumer gets, in the order of offsets.
             forget_below: Called with a partition and an offset, if the records below it were deleted; OFFSET_MAX if the
-                partition is read from its start again.
+                partition is read from its start again. If it returns True, the partition is read again in any case.
         """
         self._nodes = nodes
         self._topic = topic
+        self._begin = begin
         self._take = take
         self._forget_below = forget_below
         self._topic_id = b""
@@ -103,8 +106,7 @@ class Follower:
 
     def _begin_again(self, topic_id: bytes) -> None:
         """Read another topic of the same name from its start."""
-        for index in self._positions:
-            self._forget_below(index, OFFSET_MAX)
+        self._begin()
         self._positions.clear()
         self._starts.clear()
         self._begun_at.clear()
@@ -151,6 +153,10 @@ class Follower:
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"throttled for {answer.throttle_time_ms} ms")
         return found
 
+    def read_again(self, index: int) -> None:
+        """Read a partition from its start in the next call of `catch_up`."""
+        self._read_again(index, self._starts.get(index, 0))
+
     def _read_again(self, index: int, start: int) -> None:
         """Read a partition from its start: other records have the offsets, or a clean pass may have removed a tombstone unread."""
         self._forget_below(index, OFFSET_MAX)
@@ -176,7 +182,9 @@ class Follower:
         check(data.error_code, f"topic {self._topic!r}, partition {index}, offset {position}")
         if data.log_start_offset > self._starts.get(index, 0):
             self._starts[index] = data.log_start_offset
-            self._forget_below(index, data.log_start_offset)
+            if self._forget_below(index, data.log_start_offset):
+                self._read_again(index, data.log_start_offset)
+                return False
         begun_at = self._begun_at.setdefault(index, data.last_stable_offset)
         for batch, records in visible_records(data, self._topic, LEVELS["read_committed"]):
             is_dense = batch.base_offset <= self._positions[index] and batch.record_count == batch.last_offset_delta + 1

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 from types import TracebackType
 from typing import Self
 
+from ...protocol.errors import KafkaError
 from ...protocol.records import Record as LogRecord
+from ...storage.topics.versions import VersionSource
+from .configs import configs
 from .follower import Follower
 from .key_offsets import KeyOffsets
-from .newest import note
+from .newest import UNREADABLE, note, versions_in, versions_unknown
 from .nodes import NodeConnections
 from .reading import records
 from .security import PLAIN, Security
@@ -31,8 +35,11 @@ class Table(Mapping[str | bytes, bytes]):
     """The newest value of each key of a topic. Each method first reads what was committed up to its call.
 
     Only keys and offsets are in memory; values are read from the broker. Records without a key are ignored. A key whose records
-    are in several partitions has the value of the partition that clients choose for it; `len` and loops count it in each. The last
-    record of a key counts, whatever `ottla.compaction.strategy` says.
+    are in several partitions has the value of the partition that clients choose for it; `len` and loops count it in each.
+
+    With an `ottla.compaction.strategy`, as it is at the first call, the record with the highest version is the newest. Then deleted
+    keys stay in memory: a tombstone that was read wins against lower versions, also when a clean pass has removed it. If the
+    topic's options cannot be read, a UserWarning says so, and the last record of a key is the newest.
 
     Any thread may call the methods; one waits for the other. `close`, and the end of a `with` block, close the connections.
     """
@@ -51,7 +58,10 @@ class Table(Mapping[str | bytes, bytes]):
         self._nodes = NodeConnections(bootstrap, security=security)
         self._elapsed_s = elapsed_s
         self._newest: dict[int, KeyOffsets] = {}
-        self._follower = Follower(self._nodes, topic, take=self._take, forget_below=self._forget_below)
+        self._versions: VersionSource | None = None
+        self._follower = Follower(
+            self._nodes, topic, begin=self._begin, take=self._take, forget_below=self._forget_below
+        )
         self._last: tuple[int, LogRecord | None] = -1, None
         """The last record that was read, with its partition: a wait for its key needs no second fetch."""
         self._lock = threading.Lock()
@@ -179,7 +189,8 @@ class Table(Mapping[str | bytes, bytes]):
 
     def _record(self, key: bytes) -> Record | None:
         """Read the newest record of a key; None without one."""
-        while (place := self._place(key)) is not None:
+        missed: tuple[int, int] | None = None
+        while (place := self._place(key)) is not None and place != missed:
             partition, offset = place
             last_in, last = self._last
             is_last = last is not None and (last_in, last.offset) == place
@@ -188,8 +199,12 @@ class Table(Mapping[str | bytes, bytes]):
                 return Record(self.topic, partition, offset, found.timestamp, found.key, found.value, found.headers)
             # A clean pass has removed the record for a newer one, or it was deleted with all records before it.
             self._follower.catch_up()
-            if self._place(key) == place:
+            if self._place(key) == place and self._versions is None:
                 self._newest[partition].delete(key)
+            elif self._place(key) == place:  # it may have won against records that are still there
+                missed = place
+                self._follower.read_again(partition)
+                self._follower.catch_up()
         return None
 
     def _place(self, key: bytes) -> tuple[int, int] | None:
@@ -200,13 +215,29 @@ class Table(Mapping[str | bytes, bytes]):
                 return partition, offset
         return None
 
+    def _begin(self) -> None:
+        self._newest.clear()
+        try:
+            self._versions = versions_in(configs(self._nodes, "topic", self.topic))
+        except KafkaError as error:
+            if error.code not in UNREADABLE:
+                raise
+            self._versions = None
+            warnings.warn(versions_unknown(self.topic, error), stacklevel=2)
+
     def _take(self, partition: int, record: LogRecord) -> None:
         self._last = partition, record
-        note(self._newest.setdefault(partition, KeyOffsets()), record)
+        if partition not in self._newest:
+            self._newest[partition] = KeyOffsets(self._versions)
+        note(self._newest[partition], record, record.timestamp)
 
-    def _forget_below(self, partition: int, offset: int) -> None:
-        if (newest := self._newest.get(partition)) is not None:
-            newest.delete_below(offset)
+    def _forget_below(self, partition: int, offset: int) -> bool:
+        """Forget records; return whether these may have won against later ones."""
+        if self._versions is not None:
+            return self._newest.pop(partition, None) is not None
+        if partition in self._newest:
+            self._newest[partition].delete_below(offset)
+        return False
 
 
 class _Items(ItemsView[bytes, bytes]):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ...storage.erasure.key_lines import ENCODINGS
 from ...storage.erasure.places import KeyReport, Place, Verdict, Why, key_bytes
+from ...storage.topics.versions import BY_OFFSET, STRATEGY
 from ..client.values import NewRecord, Topic, partition_of
 from .admin.asking import Admin
 from .frame.errors import DONE, SAID_NO, WRONG_CALL, CommandError, wrong_call
@@ -23,7 +24,7 @@ from .frame.parser import Command, Parser
 from .frame.printing import folded, show, show_json, terminal_width, visible
 from .frame.terminal import Progress
 from .frame.times import time_text
-from .kafka.asking import BY_OFFSET, STRATEGY, ClusterViews, connected, naming_rights
+from .kafka.asking import ClusterViews, connected, naming_rights
 from .kafka.given_keys import given_keys
 from .kafka.read_keys import read_keys
 
@@ -333,7 +334,8 @@ def _show(report: KeyReport, erasure: _Erasure) -> None:
         f" {erasure.tombstones}.{before}"
     )
     show(
-        f"Records searched: {report.records_searched}, in {report.files_searched} files of {', '.join(report.sources)}."
+        f"Records searched: {report.records_searched}, in {report.files_searched} file{'s'[: report.files_searched != 1]} of"
+        f" {', '.join(report.sources)}."
     )
     for each in report.places:  # paths are complete, so a table would be too wide
         show(visible(each.path))

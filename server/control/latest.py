@@ -24,7 +24,7 @@ from .partitions import logs_of
 from .records import COUNT, COUNT_MAX, READ_BYTES_MAX, RecordList, RecordState, read_records
 
 KEYS_MAX = 1_000_000
-"""Maximum number of live keys that one call keeps in memory: 45 MB for short ones."""
+"""Maximum number of live keys that one call keeps in memory: 45 MB for short ones. With versions deleted keys count as well."""
 KEY_BYTES_MAX = 64 << 20
 """Maximum size of these keys together; until deleted keys are dropped, twice as much is in memory."""
 _Key = Annotated[str, Length(0, 1 << 20)]
@@ -44,8 +44,7 @@ async def latest_records(
 ) -> RecordList:
     """Show the newest committed record of each key of a partition, without deleted keys, in the order of offsets.
 
-    The rules are those of `ottla consume --latest`: the last record counts, whatever `ottla.compaction.strategy` says. Each call
-    reads the whole partition.
+    The rules are those of `ottla consume --latest`. Each call reads the whole partition.
 
     Args:
         partition: Default: the one that the clients' default partitioner chooses for `key`, else 0.
@@ -95,7 +94,8 @@ def _offsets(log: Log, wanted: bytes | None, prefix: bytes, offset: int, count: 
 def _newest(log: Log, wanted: bytes | None, prefix: bytes) -> Steps[KeyOffsets]:
     """Read the log up to the last stable offset, in steps; return the offsets of the newest records."""
     start, end, segments = log.log_start_offset, log.last_stable_offset, list(log.segments)
-    newest, transactions = KeyOffsets(), PassTransactions()
+    newest, transactions = KeyOffsets(log.config.version_source), PassTransactions()
+    kind = "live keys" if newest.source is None else "keys"
     transactions.add_aborted(log.aborted_transactions(start, end))
     for segment in segments:
         for _, batch in segment.batches():
@@ -107,11 +107,11 @@ def _newest(log: Log, wanted: bytes | None, prefix: bytes) -> Steps[KeyOffsets]:
                 for record in batch.records():
                     key = record.key
                     if key is not None and key.startswith(prefix) and wanted in (None, key) and record.offset >= start:
-                        note(newest, record)
-                if len(newest) > KEYS_MAX:
+                        note(newest, record, record.timestamp)
+                if newest.needed > KEYS_MAX:
                     raise ControlError(
                         Kind.INVALID,
-                        f"{log.topic_partition}: too many live keys (limit {KEYS_MAX}); use key_prefix, or"
+                        f"{log.topic_partition}: too many {kind} (limit {KEYS_MAX}); use key_prefix, or"
                         " `ottla consume --latest`",
                     )
                 if newest.key_bytes > 2 * KEY_BYTES_MAX:
@@ -119,7 +119,7 @@ def _newest(log: Log, wanted: bytes | None, prefix: bytes) -> Steps[KeyOffsets]:
                     if newest.key_bytes > KEY_BYTES_MAX:
                         raise ControlError(
                             Kind.INVALID,
-                            f"{log.topic_partition}: live keys too large (limit {KEY_BYTES_MAX} bytes together); use"
+                            f"{log.topic_partition}: {kind} too large (limit {KEY_BYTES_MAX} bytes together); use"
                             " key_prefix, or `ottla consume --latest`",
                         )
             yield

@@ -24,7 +24,7 @@ from .places import PLACES_MAX, Why
 _BOUNDS = {
     BoundBy.ACTIVE_SEGMENT: (
         Why.ACTIVE_SEGMENT,
-        "the segment is active, and no clean pass covers it: it rolls by segment.ms or segment.bytes, or by `ottla roll`",
+        "the segment is active, and no clean pass covers it: it rolls by segment.ms or segment.bytes, on Ottla also by `ottla roll`",
     ),
     BoundBy.OPEN_TRANSACTION: (
         Why.OPEN_TRANSACTION,
@@ -35,6 +35,26 @@ _BOUNDS = {
         "a clean pass ends before the first segment with records younger than min.compaction.lag.ms",
     ),
 }
+
+
+def versioned(strategy: str, at_the_latest_ms: int | None = None) -> Fate:
+    """Return the fate of a record in a topic with versions."""
+    return Fate(
+        Why.VERSIONED,
+        f"the topic has ottla.compaction.strategy={strategy}: a clean pass removes it once a record of its key with a higher version"
+        " exists, and a tombstone also after its delete horizon",
+        at_the_latest_ms=at_the_latest_ms,
+    )
+
+
+def not_compacted(policy: str, at_the_latest_ms: int | None = None) -> Fate:
+    """Return the fate of a record in a topic whose policy does not include `compact`."""
+    return Fate(
+        Why.NOT_COMPACTED,
+        f"the topic has cleanup.policy={policy or 'none'}: no pass removes single records; the segment goes by retention.ms or"
+        " retention.bytes, after it has rolled",
+        at_the_latest_ms=at_the_latest_ms,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,9 +184,9 @@ class RecordFates:
         if zone.outcome is TransactionOutcome.OPEN:
             return Fate(*_BOUNDS[BoundBy.OPEN_TRANSACTION])
         if not self._config.is_compact:
-            return self._retained(path)
+            return not_compacted(",".join(self._config.cleanup_policy), self._retained_until_ms(path))
         if self._config.version_source is not None and zone.outcome is not TransactionOutcome.ABORTED:
-            return self._versioned(path)
+            return versioned(self._config.ottla_compaction_strategy, self._retained_until_ms(path))
         is_newest = zone.newer is None and zone.outcome is TransactionOutcome.NONE
         if is_newest and is_value:
             return self._live(path)
@@ -185,14 +205,6 @@ class RecordFates:
             Why.SUPERSEDED_IN_CLEAN_PART,
             "a newer record of its key exists, but a pass looks for newer records only above the cleaner's checkpoint: write the"
             " tombstone again",
-        )
-
-    def _versioned(self, path: str) -> Fate:
-        return Fate(
-            Why.VERSIONED,
-            f"the topic has ottla.compaction.strategy={self._config.ottla_compaction_strategy}: a clean pass removes it once a"
-            " record of its key with a higher version exists, and a tombstone also after its delete horizon",
-            at_the_latest_ms=self._retained_until_ms(path),
         )
 
     def _live(self, path: str) -> Fate:
@@ -245,7 +257,7 @@ class RecordFates:
             why,
             f"{reason}: the next clean pass removes it; one starts when the dirty ratio, now {found.dirty_ratio:.3f}, is above"
             f" min.cleanable.dirty.ratio={config.min_cleanable_dirty_ratio:g}, at the latest after max.compaction.lag.ms,"
-            " or by `ottla compact --force`",
+            " on Ottla also by `ottla compact --force`",
             at_the_latest_ms=latest_ms,
         )
 
@@ -253,15 +265,6 @@ class RecordFates:
     def _oldest_dirty_ms(self) -> int | None:
         """Timestamp of the oldest dirty record; None if nothing is dirty."""
         return to_the_end(oldest_dirty_ms_in_pieces(self._survey, self._dirty_from))
-
-    def _retained(self, path: str) -> Fate:
-        policy = ",".join(self._config.cleanup_policy) or "none"
-        return Fate(
-            Why.NOT_COMPACTED,
-            f"the topic has cleanup.policy={policy}: no pass removes single records; the segment goes by retention.ms or"
-            " retention.bytes, after it has rolled",
-            at_the_latest_ms=self._retained_until_ms(path),
-        )
 
     def _retained_until_ms(self, path: str) -> int | None:
         """Return when retention deletes a segment by its age; None if it does not, or if the segment must roll first."""

@@ -26,16 +26,12 @@ from .options import (
     options_of,
     parse_all,
 )
-from .versions import VersionSource
+from .versions import BY_HEADER, BY_OFFSET, BY_TIMESTAMP, VersionSource, version_source
 
 __all__ = ["TOPIC_OPTIONS", "ConfigError", "LogConfig"]
 
 COMPACT = "compact"
 DELETE = "delete"
-
-_OFFSET = "offset"
-_TIMESTAMP = "timestamp"
-_HEADER = "header"
 
 _BOOLEAN = OptionType.BOOLEAN
 _DOUBLE = OptionType.DOUBLE
@@ -253,8 +249,8 @@ class LogConfig:
     )
     ottla_compaction_strategy: str = option(
         _STRING,
-        _OFFSET,
-        one_of(_OFFSET, _TIMESTAMP, _HEADER),
+        BY_OFFSET,
+        one_of(BY_OFFSET, BY_TIMESTAMP, BY_HEADER),
         "Which record of a key a clean pass keeps: the one with the highest offset, timestamp, or number in the header"
         " ottla.compaction.strategy.header. The offset decides between equal ones. Only Ottla has this option (KIP-280).",
         hidden=True,
@@ -385,10 +381,7 @@ class LogConfig:
     @property
     def version_source(self) -> VersionSource | None:
         """The place of the versions that decide which record of a key stays; None: the newest record stays."""
-        if self.ottla_compaction_strategy == _OFFSET:
-            return None
-        is_header = self.ottla_compaction_strategy == _HEADER
-        return VersionSource(self.ottla_compaction_strategy_header.encode() if is_header else None)
+        return version_source(self.ottla_compaction_strategy, self.ottla_compaction_strategy_header)
 
     def aged_up_to_ms(self, now_ms: int) -> int:
         """Return the largest timestamp of records that a pass at this time removes for their age; -1: of none."""
@@ -450,9 +443,9 @@ class LogConfig:
             bound = f"must not exceed max.compaction.lag.ms={self.max_compaction_lag_ms}"
             raise TOPIC_OPTIONS["min.compaction.lag.ms"].error(str(self.min_compaction_lag_ms), bound)
         strategy = self.ottla_compaction_strategy
-        if strategy != _OFFSET and not self.is_compact:
+        if strategy != BY_OFFSET and not self.is_compact:
             raise TOPIC_OPTIONS["ottla.compaction.strategy"].error(strategy, "cleanup.policy must include compact")
-        if strategy == _HEADER and not self.ottla_compaction_strategy_header:
+        if strategy == BY_HEADER and not self.ottla_compaction_strategy_header:
             raise TOPIC_OPTIONS["ottla.compaction.strategy"].error(
                 strategy, "ottla.compaction.strategy.header must name a header"
             )

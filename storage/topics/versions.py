@@ -8,6 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+STRATEGY, STRATEGY_HEADER = "ottla.compaction.strategy", "ottla.compaction.strategy.header"
+"""Names of the options."""
+BY_OFFSET, BY_TIMESTAMP, BY_HEADER = "offset", "timestamp", "header"
+"""Values of STRATEGY."""
 NO_VERSION = -(1 << 63)
 """Version of a record without a valid header: it loses against all others."""
 
@@ -30,3 +34,10 @@ class VersionSource(NamedTuple):
                 found = value
         is_valid = found is not None and len(found) == _VERSION_BYTES
         return int.from_bytes(found or b"", signed=True) if is_valid else NO_VERSION
+
+
+def version_source(strategy: str, header: str) -> VersionSource | None:
+    """Return the place of the versions for values of STRATEGY and STRATEGY_HEADER; None: the newest record of a key stays."""
+    if strategy == BY_HEADER:
+        return VersionSource(header.encode())
+    return VersionSource(None) if strategy == BY_TIMESTAMP else None

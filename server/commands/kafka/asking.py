@@ -15,10 +15,11 @@ from ....protocol.messages.list_offsets import ListOffsetsPartition, ListOffsets
 from ....storage.topics.options import ConfigError
 from ....storage.topics.properties import parse_properties
 from ...client.kafka import Kafka
+from ...client.newest import UNREADABLE, versions_unknown
 from ...client.nodes import NodeConnections, check
 from ...client.reading import LATEST, LEVELS, Isolation
 from ...client.security import PLAIN, Security
-from ...client.values import UnreachableError
+from ...client.values import Config, UnreachableError
 from ..frame.errors import CommandError, did_you_mean, wrong_call
 from ..frame.options import COMMAND_CONFIG, bootstrap_of
 from ..frame.printing import visible
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 CLIENT_ID = "ottla-cli"
 TIMEOUT_MS = 10_000
-STRATEGY, BY_OFFSET = "ottla.compaction.strategy", "offset"
 
 
 @contextmanager
@@ -87,14 +87,15 @@ class ClusterViews(NamedTuple):
             return {}
 
 
-def tell_strategy(topic: str, configs: Mapping[str, str | None]) -> None:
-    """Say on standard error that the newest record of a key is the last one, if compaction chooses by versions."""
-    if (strategy := configs.get(STRATEGY) or BY_OFFSET) != BY_OFFSET:
-        print(
-            f"ottla: topic {visible(topic)} has {STRATEGY}={visible(strategy)}: the last record of a key counts as its newest,"
-            " not the one with the highest version",
-            file=sys.stderr,
-        )
+def readable_configs(cluster: ClusterViews, topic: str) -> list[Config]:
+    """Return the options of a topic; if they cannot be read, say so on standard error, and return none."""
+    try:
+        return cluster.kafka.configs("topic", topic)
+    except KafkaError as error:
+        if error.code not in UNREADABLE:
+            raise
+        print(f"ottla: {visible(versions_unknown(topic, error))}", file=sys.stderr)
+        return []
 
 
 @contextmanager

@@ -5,13 +5,11 @@ from __future__ import annotations
 import argparse
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import islice
 
-from ....protocol.errors import KafkaError
 from ....protocol.schemas.frames import PARTS, Part
-from ...client.newest import newest_records
+from ...client.newest import newest_records, versions_in
 from ...client.reading import EARLIEST, LATEST, Isolation
 from ...client.values import Offsets, Record
 from ...registry.decoding.cluster_schemas import ClusterSchemas
@@ -21,7 +19,7 @@ from ..frame.parser import Command, Parser
 from ..frame.printing import show_bytes, visible
 from ..frame.printing import show_json as show_line_of_json
 from ..frame.times import time_ms, time_text
-from .asking import ClusterViews, connected, tell_strategy
+from .asking import ClusterViews, connected, readable_configs
 from .record_json import as_json
 
 NOTES = """\
@@ -88,8 +86,7 @@ def _wanted(cluster: ClusterViews, options: argparse.Namespace) -> Sequence[int]
 def _newest(cluster: ClusterViews, options: argparse.Namespace) -> Iterator[Record]:
     """Yield the newest record of each key, partition by partition."""
     wanted = _wanted(cluster, options)
-    with suppress(KafkaError):  # rights to read records need not include configs
-        tell_strategy(options.topic, {each.name: each.value for each in cluster.kafka.configs("topic", options.topic)})
+    versions = versions_in(readable_configs(cluster, options.topic))
     ends = cluster.offsets_at(options.topic, LATEST, "read_committed")
     _check_led(options.topic, wanted, ends)
     if options.at is not None and not options.at.isdecimal():
@@ -99,7 +96,7 @@ def _newest(cluster: ClusterViews, options: argparse.Namespace) -> Iterator[Reco
         ends = {each: min(end, int(options.at)) for each, end in ends.items()}
     for each in wanted:
         read = partial(cluster.kafka.scan, options.topic, each, end=ends[each], isolation="read_committed")
-        yield from newest_records(read, key_prefix=options.key_prefix.encode())
+        yield from newest_records(read, versions=versions, key_prefix=options.key_prefix.encode())
 
 
 def _check_led(topic: str, wanted: Sequence[int], ends: Mapping[int, int]) -> None:

@@ -14,8 +14,9 @@ from itertools import islice
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ....storage.topics.versions import STRATEGY
 from ...client.key_offsets import KeyOffsets
-from ...client.newest import note
+from ...client.newest import note, versions_in
 from ...client.nodes import check
 from ...client.reading import LATEST
 from ...client.values import NewRecord, Topic
@@ -23,7 +24,7 @@ from ..frame.errors import CommandError
 from ..frame.options import bootstrap_option, json_option
 from ..frame.parser import Command, Parser
 from ..frame.printing import show_json, show_table
-from .asking import TIMEOUT_MS, ClusterViews, connected, naming_rights
+from .asking import TIMEOUT_MS, ClusterViews, connected, naming_rights, readable_configs
 
 NOTES = """\
 Deletes the records that the topic has when the command starts. Offsets continue, and records that arrive later stay. Consumers that
@@ -35,7 +36,8 @@ restores them, in case that it is killed in between.
 
 --tombstones needs no right to delete records or to alter options. It reads the topic and writes a tombstone for each live key. The
 next clean pass deletes the older records, a pass delete.retention.ms later the tombstones. Records without a key stay. A key that
-another producer writes at the same time may also be deleted. The command needs memory for all live keys of a partition.
+another producer writes at the same time may also be deleted. The command needs memory for all live keys of a partition. It refuses a
+topic with ottla.compaction.strategy, where a tombstone may lose against a value.
 
 examples:
   ottla empty orders
@@ -170,12 +172,17 @@ def _restoring(topic: str, before: Mapping[str, str | None], options: argparse.N
 
 
 def _tombstones(cluster: ClusterViews, topic: Topic) -> list[dict[str, int]]:
+    if versions_in(readable_configs(cluster, topic.name)) is not None:
+        raise CommandError(
+            f"topic {topic.name} has {STRATEGY}: a tombstone removes only values with lower versions; run `ottla empty"
+            f" {topic.name}` without --tombstones"
+        )
     rows = []
     for partition in topic.partitions:
         newest, keyless = KeyOffsets(), 0
         for record in cluster.kafka.scan(topic.name, partition.index, isolation="read_committed"):
             keyless += record.key is None
-            note(newest, record)
+            note(newest, record, record.timestamp_ms)
         keys = iter(newest)
         while some := [*islice(keys, TOMBSTONES_AT_ONCE)]:
             wanted = [NewRecord(None, key, partition=partition.index) for key in some]

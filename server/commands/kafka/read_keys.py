@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from ....storage.disk.paths import TopicPartition
 from ....storage.erasure.findings import Fate, Findings, Tally
 from ....storage.erasure.key_matches import Match
 from ....storage.erasure.places import Contents, KeyReport, Why
+from ....storage.erasure.record_fates import not_compacted, versioned
 from ....storage.erasure.search import NOT_SEEN
-from ...client.values import Record, Topic
-from .asking import ClusterViews
+from ....storage.topics.versions import STRATEGY
+from ...client.newest import versions_in
+from ...client.values import Config, Record, Topic
+from .asking import ClusterViews, readable_configs
 
 _LIVE = Fate(Why.LIVE, "the newest value of its key: no clean pass removes it before a tombstone is written")
 _SUPERSEDED = Fate(
@@ -23,6 +26,7 @@ _TOMBSTONE = Fate(
     "a tombstone, which has the key only: a clean pass removes it when delete.retention.ms has passed since the first pass that"
     " covered it",
 )
+_POLICY = "cleanup.policy"
 _FILES = (
     "Files of the brokers: only records that a consumer gets were read. `--data DIR` also searches replaced and deleted files in a"
     " data directory."
@@ -38,7 +42,7 @@ def read_keys(
         source: Name of the brokers in the report.
         say: Called with the progress.
     """
-    found = Findings(keys)
+    found, fate_of_all = Findings(keys), _fate_of_all(readable_configs(cluster, topic.name))
     for partition in topic.partitions:
         of = TopicPartition(topic.name, partition.index)
         say(f"reading {of} …")
@@ -53,13 +57,21 @@ def read_keys(
                     older.setdefault(match.key, Tally()).add(newest[match.key])
                 newest[match.key] = match
         for key, tally in older.items():
-            found.add(path, of, key, _SUPERSEDED, tally)
+            found.add(path, of, key, fate_of_all or _SUPERSEDED, tally)
         for key, match in newest.items():
             tally = Tally()
             tally.add(match)
-            found.add(path, of, key, _LIVE if match.has_value else _TOMBSTONE, tally)
+            found.add(path, of, key, fate_of_all or (_LIVE if match.has_value else _TOMBSTONE), tally)
         found.add_file(path, Contents.RECORDS, 0, records=count)
     return found.report(topic.name, now_ms, [source], [_FILES, *NOT_SEEN])
+
+
+def _fate_of_all(configs: Sequence[Config]) -> Fate | None:
+    """Return the fate of each record in a topic with these options; None: it follows from the next newer record of its key."""
+    values = {each.name: each.value or "" for each in configs}
+    if "compact" not in (policy := values.get(_POLICY, "compact")).split(","):
+        return not_compacted(policy)
+    return None if versions_in(configs) is None else versioned(values[STRATEGY])
 
 
 def _match(record: Record) -> Match:

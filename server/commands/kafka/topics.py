@@ -6,15 +6,16 @@ import argparse
 import base64
 from typing import Any
 
+from ....storage.topics.versions import VersionSource
 from ...client.kafka import Kafka
 from ...client.key_offsets import KeyOffsets
-from ...client.newest import note
+from ...client.newest import note, versions_in
 from ...client.reading import EARLIEST, LATEST
 from ..frame.options import bootstrap_option, json_option, name_and_value, number
 from ..frame.parser import Command, Parser
 from ..frame.printing import show, show_json, show_table
 from ..frame.terminal import watch_option, watched
-from .asking import connected, tell_strategy
+from .asking import connected
 from .directories import count_texts, directory_text, places_of
 
 DESCRIBE_HEADER = (
@@ -75,17 +76,17 @@ def _list(options: argparse.Namespace) -> None:
         show_table(("TOPIC", "PARTITIONS", "REPLICAS", "ID"), [list(row.values()) for row in rows])
 
 
-def count(kafka: Kafka, topic: str, partition: int) -> dict[str, int]:
+def count(kafka: Kafka, topic: str, partition: int, versions: VersionSource | None = None) -> dict[str, int]:
     """Read a partition up to its last stable offset, and count what read_committed consumers get.
 
     Needs memory as `KeyOffsets`. Errors as of `Kafka.scan`.
     """
-    newest = KeyOffsets()
+    newest = KeyOffsets(versions)
     records = tombstones = 0
     for record in kafka.scan(topic, partition, isolation="read_committed"):
         records += 1
         tombstones += record.value is None
-        note(newest, record)
+        note(newest, record, record.timestamp_ms)
     numbers = {"records": records, "live_keys": len(newest), "tombstones": tombstones}
     return {f"{name}_{bound}": number for name, number in numbers.items() for bound in ("min", "max")}
 
@@ -94,12 +95,12 @@ def _describe(options: argparse.Namespace) -> None:
     with connected(options) as cluster:
         topic = cluster.kafka.topic(options.topic)
         starts, ends = cluster.offsets_at(options.topic, EARLIEST), cluster.offsets_at(options.topic, LATEST)
-        configs = {each.name: each.value for each in cluster.kafka.configs("topic", topic.name) if not each.is_default}
+        found = cluster.kafka.configs("topic", topic.name)
+        configs = {each.name: each.value for each in found if not each.is_default}
         places = places_of(cluster.nodes, topic)
         if options.scan:
-            tell_strategy(topic.name, configs)
             for index, place in places.items():
-                places[index] = place._replace(counts=count(cluster.kafka, topic.name, index))
+                places[index] = place._replace(counts=count(cluster.kafka, topic.name, index, versions_in(found)))
     partitions: list[dict[str, Any]] = [
         {
             "partition": partition.index,

@@ -34,7 +34,6 @@ Newest = dict[tuple[int, bytes], tuple[int, bytes]]
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[ottla.Broker]:
     with ottla.Broker(tmp_path / "data", overrides={"log.cleaner.backoff.ms": 10**14}) as running:
-        running.create_topic("t", 2, {"cleanup.policy": "compact", "delete.retention.ms": 0})
         yield running
 
 
@@ -71,7 +70,14 @@ class History:
     def _record(self) -> ottla.NewRecord:
         rng = self._rng
         value = None if rng.random() < 0.25 else rng.choice(["", str(rng.randrange(1_000)), "v" * 300])
-        return ottla.NewRecord(value, rng.choice(KEYS), partition=rng.randrange(2))
+        number = rng.choice([None, *range(-2, 5)])
+        return ottla.NewRecord(
+            value,
+            rng.choice(KEYS),
+            () if number is None else {"v": number.to_bytes(8, signed=True)},
+            partition=rng.randrange(2),
+            timestamp_ms=1_000 + (number or 0),
+        )
 
 
 def in_table(broker: ottla.Broker) -> Newest:
@@ -92,10 +98,13 @@ def in_snapshot(data_dir: str, out: str) -> Newest:
     return {(each["partition"], each["key"]): (each["offset"], each["value"]) for each in rows}
 
 
-@pytest.mark.parametrize("seed", range(size(2, 20)))
+@pytest.mark.parametrize("strategy", ["offset", "timestamp", "header"])
+@pytest.mark.parametrize("seed", range(size(1, 7)))
 def test_table_consume_snapshot_and_latest_show_the_same(
-    broker: ottla.Broker, spark: SparkSession, tmp_path: Path, seed: int
+    broker: ottla.Broker, spark: SparkSession, tmp_path: Path, seed: int, strategy: str
 ) -> None:
+    configs = {"ottla.compaction.strategy": strategy, "ottla.compaction.strategy.header": "v"}
+    broker.create_topic("t", 2, {"cleanup.policy": "compact", "delete.retention.ms": 0, **configs})
     data_dir = str(tmp_path / "data")
     with RawClient(*address(broker)) as client:
         history = History(broker, client, random.Random(seed))

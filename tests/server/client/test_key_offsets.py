@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.server.client.key_offsets import KeyOffsets
+from ottla.storage.topics.versions import NO_VERSION, VersionSource
 from support.sizes import size
 
 KEYS = st.sampled_from([b"", b"a", b"b", b"ab", b"abc", b"\0", b"k" * 40, *(b"%d" % number for number in range(40))])
@@ -37,6 +38,33 @@ def test_the_map_does_what_a_dict_does(steps: list[tuple[str, bytes, int]]) -> N
     for key in model:
         found.delete(key)
     assert dict(copied.items()) == model and not dict(found.items())
+
+
+VERSIONED_STEPS = st.lists(
+    st.tuples(st.sampled_from(["set", "set", "delete"]), KEYS, st.sampled_from([NO_VERSION, -1, 0, 1, 2, 2**63 - 1])),
+    max_size=200,
+)
+
+
+@given(VERSIONED_STEPS)
+def test_with_versions_the_highest_one_stays_and_then_the_last(steps: list[tuple[str, bytes, int]]) -> None:
+    found, model = KeyOffsets(VersionSource(None)), dict[bytes, list[tuple[int, int, bool]]]()
+    for offset, (name, key, version) in enumerate(steps):
+        if name == "set":
+            found.set(key, offset, version)
+        else:
+            found.delete(key, version)
+        model.setdefault(key, []).append((version, offset, name == "set"))
+    highest = {key: max(each) for key, each in model.items()}
+    living = {key: offset for key, (_, offset, has_value) in highest.items() if has_value}
+    for each in (found, found.copy()):
+        assert (len(each), each.needed) == (len(living), len(model))
+        assert dict(each.items()) == living
+        assert [each.get(key) for key in (*model, b"absent")] == [*map(living.get, model), None]
+    copied = found.copy()
+    for key in model:
+        found.delete(key, 2**63 - 1)
+    assert dict(copied.items()) == living and not dict(found.items())
 
 
 def test_a_loop_sees_the_map_of_its_beginning() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from ottla.server.client.follower import Follower
 from ottla.server.client.nodes import NodeConnections
 from ottla.server.client.reading import FETCH_BYTES
 from ottla.server.client.table import Table
+from ottla.storage.topics.versions import NO_VERSION
 from support.broker.admin import delete_records
 from support.broker.raw_client import RawClient
 from support.sizes import size
@@ -178,10 +181,96 @@ def test_an_access_ends_while_a_producer_is_faster(broker: ottla.Broker, table: 
         broker.produce_all("t", [large])
     nodes = NodeConnections(broker.bootstrap)
     try:
-        Follower(nodes, "t", take=take, forget_below=lambda _, __: None).catch_up()
+        Follower(nodes, "t", begin=lambda: None, take=take, forget_below=lambda _, __: False).catch_up()
     finally:
         nodes.close()
     assert taken[:count] == list(range(count))
+
+
+def versioned(broker: ottla.Broker, configs: Mapping[str, Any] | None = None, strategy: str = "header") -> Table:
+    names = {"ottla.compaction.strategy": strategy, "ottla.compaction.strategy.header": "v"}
+    broker.create_topic("v", 1, {"cleanup.policy": "compact", **names, **(configs or {})})
+    return broker.table("v")
+
+
+def version(value: str | bytes | None, number: int | None, key: str = "k") -> ottla.NewRecord:
+    headers = () if number is None else (("v", number.to_bytes(8, signed=True)),)
+    return ottla.NewRecord(value, key, headers, partition=0)
+
+
+@pytest.mark.parametrize("strategy", ["timestamp", "header"])
+def test_the_highest_version_is_the_newest_in_random_histories(broker: ottla.Broker, strategy: str) -> None:
+    rng, written = random.Random(strategy), dict[str, list[tuple[int, int, str | None]]]()
+    lowest = 0 if strategy == "timestamp" else NO_VERSION
+    with versioned(broker, strategy=strategy) as table:
+        for offset in range(size(120, 1_500)):
+            key, number = rng.choice("abc"), rng.choice([lowest, 1, 2, 3, offset, 10**6 - offset])
+            value = None if rng.random() < 0.3 else str(offset)
+            record = version(value, None if number == NO_VERSION else number, key)
+            broker.produce_all("v", [replace(record, timestamp_ms=max(0, number))])
+            written.setdefault(key, []).append((number, offset, value))
+            newest = {name: max(each)[2] for name, each in written.items()}
+            expected = {name.encode(): value.encode() for name, value in newest.items() if value is not None}
+            if rng.random() < 0.2:
+                broker.compact("v", force=True)
+            assert (table.get(key), len(table)) == (expected.get(key.encode()), len(expected))
+            if rng.random() < 0.2:
+                assert dict(table.items()) == expected
+
+
+def test_a_lower_version_comes_back_when_those_above_it_are_gone(broker: ottla.Broker, client: RawClient) -> None:
+    with versioned(broker, {"cleanup.policy": "compact,delete", "retention.ms": -1}) as table:
+        broker.produce_all("v", [version("high", 9), version("low", 1), version(None, 9, "l"), version("low", 1, "l")])
+        assert (table["k"], "l" in table) == (b"high", False)
+        delete_records(client, "v", 1)
+        assert (table["k"], "l" in table) == (b"low", False)
+        delete_records(client, "v", 3)
+        assert dict(table.items()) == {b"l": b"low"}
+
+
+def test_a_lower_version_comes_back_when_a_pass_removes_the_higher_one_for_its_age(broker: ottla.Broker) -> None:
+    with versioned(broker, {"ottla.key.retention.ms": 3_600_000}) as table:
+        broker.produce_all("v", [version("high", 9)])
+        broker.clock.advance(minutes=59)
+        assert table["k"] == b"high"
+        broker.roll("v")
+        broker.compact("v")
+        broker.produce_all("v", [version("low", 1), version("other", 1, "l")])
+        assert table["k"] == b"high", "both are there"
+        broker.clock.advance(minutes=5)
+        broker.compact("v")
+        assert [each.value for each in broker.records("v")] == [b"low", b"other"], "no pass has read the lower version"
+        assert (table["k"], len(table)) == (b"low", 2)
+
+
+def test_a_tombstone_that_was_read_wins_after_its_removal_until_the_table_is_made_again(broker: ottla.Broker) -> None:
+    with versioned(broker, {"delete.retention.ms": 0}) as table:
+        broker.produce_all("v", [version(None, 9)])
+        assert "k" not in table
+        for _ in range(2):
+            broker.compact("v", force=True)
+        broker.produce_all("v", [version("low", 1)])
+        assert [each.value for each in broker.records("v")] == [b"low"]
+        assert "k" not in table
+        with broker.table("v") as made_again:
+            assert made_again["k"] == b"low"
+
+
+def test_a_topic_that_is_created_again_has_its_own_strategy(broker: ottla.Broker) -> None:
+    with versioned(broker) as table:
+        broker.produce_all("v", [version("high", 2), version("low", 1)])
+        assert table["k"] == b"high"
+        broker.delete_topic("v")
+        broker.create_topic("v", 1)
+        broker.produce_all("v", [version("high", 2), version("low", 1)])
+        assert table["k"] == b"low"
+
+
+def test_a_table_without_the_right_to_read_options_warns_and_takes_the_last_record(broker: ottla.Broker) -> None:
+    with versioned(broker) as table, broker.fault("DescribeConfigs", error="TOPIC_AUTHORIZATION_FAILED"):
+        broker.produce_all("v", [version("high", 2), version("low", 1)])
+        with pytest.warns(UserWarning, match=r"options of topic v cannot be read \(TOPIC_AUTHORIZATION_FAILED\)"):
+            assert table["k"] == b"low"
 
 
 def test_a_table_outlives_a_restart_of_the_broker(broker: ottla.Broker, table: Table) -> None:

@@ -124,6 +124,24 @@ def test_without_an_admin_listener_tombstones_are_written_and_the_topic_is_read(
     assert "Only the topic was read: no admin listener of this cluster" in ran("erase t 17 --prove").out
 
 
+OTHER_RULES: dict[str, dict[str, str]] = {
+    "not_compacted": {"cleanup.policy": "delete"},
+    "versioned": {"cleanup.policy": "compact", "ottla.compaction.strategy": "timestamp"},
+}
+
+
+@pytest.mark.usefixtures("plain")
+@pytest.mark.parametrize("why", OTHER_RULES)
+def test_a_reader_of_the_topic_knows_its_rules(broker: ottla.Broker, why: str) -> None:
+    broker.create_topic("u", 1, OTHER_RULES[why])
+    broker.produce_all("u", [("17", "new"), ("17", "paid"), ("17", None)])
+    assert reasons(answer("erase u 17 --prove", 1)) == {why}
+    with broker.fault("DescribeConfigs", error="TOPIC_AUTHORIZATION_FAILED"):
+        done = ran("erase u 17 --prove --json")
+    assert done.code == 1 and "options of topic u cannot be read (TOPIC_AUTHORIZATION_FAILED)" in done.err
+    assert reasons(json.loads(done.out)) == {"read_by_consumers", "tombstone_retention"}
+
+
 def test_the_data_directory_says_more_than_reading(plain: ottla.Broker, tmp_path: Path) -> None:
     assert reasons(answer(f"erase t 17 --data {tmp_path}/data", 1)) == {"active_segment"}
     plain.compact("t", force=True)

@@ -48,15 +48,27 @@ def newest(broker: ottla.Broker, partition: int, **fields: Any) -> dict[str, tup
             return found
 
 
-def test_random_histories_match_the_table(broker: ottla.Broker) -> None:
+STRATEGIES: dict[str, dict[str, str | int]] = {
+    "offset": {},
+    "timestamp": {"ottla.compaction.strategy": "timestamp", "delete.retention.ms": 86_400_000},
+}
+"""Options; a table keeps the versions of tombstones that a pass has removed, so here none is."""
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_random_histories_match_the_table(broker: ottla.Broker, strategy: str) -> None:
     rng = random.Random(7)
+    broker.set_configs("topic", "t", STRATEGIES[strategy])
     with RawClient(*address(broker)) as client, broker.table("t") as table:
         producer = TransactionalClient(client, "x", version=2)
-        for _ in range(size(20, 200)):
+        for _ in range(size(16, 200)):
             action = rng.choice(["put", "put", "transaction", "compact"])
             pairs = [(rng.choice("abcde"), None if rng.random() < 0.3 else str(rng.random())) for _ in range(3)]
             if action == "put":
-                records = [ottla.NewRecord(value, key, partition=rng.randrange(2)) for key, value in pairs]
+                records = [
+                    ottla.NewRecord(value, key, partition=rng.randrange(2), timestamp_ms=rng.randrange(10))
+                    for key, value in pairs
+                ]
                 broker.produce_all("t", records)
             elif action == "compact":
                 broker.compact("t", force=True)
@@ -105,6 +117,22 @@ def test_too_many_keys_are_refused(broker: ottla.Broker, monkeypatch: pytest.Mon
     status, answer = asked(broker)
     assert status == 422 and "too many live keys (limit 3)" in answer["error"]
     assert len(asked(broker, key_prefix="k1")[1]["records"]) == 1
+
+
+def test_the_highest_version_counts_and_deleted_keys_are_bounded_as_well(
+    broker: ottla.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.set_configs("topic", "t", {"ottla.compaction.strategy": "timestamp"})
+    for key, value, at_ms in (("k", "high", 2), ("k", "low", 1), ("l", None, 2), ("l", "low", 1)):
+        broker.produce("t", value, key=key, partition=0, timestamp_ms=at_ms)
+    assert newest(broker, 0) == {"k": (0, "high")}
+    monkeypatch.setattr(latest, "KEYS_MAX", 1)
+    status, answer = asked(broker)
+    assert status == 422 and "too many keys (limit 1)" in answer["error"]
+    assert newest(broker, 0, key_prefix="k") == {"k": (0, "high")}
+    monkeypatch.setattr(latest, "KEY_BYTES_MAX", 0)
+    status, answer = asked(broker, key_prefix="k")
+    assert status == 422 and "keys too large (limit 0 bytes together)" in answer["error"]
 
 
 def test_keys_that_are_too_large_are_refused_and_deleted_ones_do_not_count(

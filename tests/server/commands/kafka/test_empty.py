@@ -181,3 +181,11 @@ def test_records_without_a_key_are_counted_and_stay(broker: ottla.Broker) -> Non
     broker.produce("t", "v")
     done = json.loads(ran("empty t --tombstones --json").out)
     assert done["partitions"] == [{"partition": 0, "tombstones": 0, "records_without_key": 1}]
+
+
+def test_tombstones_are_refused_where_they_may_lose(broker: ottla.Broker) -> None:
+    fill(broker, {"cleanup.policy": "compact", "ottla.compaction.strategy": "timestamp"})
+    done = ran("empty t --tombstones")
+    assert (done.code, done.out) == (1, "") and "run `ottla empty t` without --tombstones" in done.err
+    assert len(broker.records("t")) == 8
+    assert ran("empty t").code == 0 and not broker.records("t")

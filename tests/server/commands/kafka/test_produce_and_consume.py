@@ -214,20 +214,34 @@ def test_latest_shows_the_newest_record_of_each_key_of_a_partition(broker: ottla
     assert found == LATEST
 
 
-def test_latest_and_scan_say_that_they_do_not_follow_versions(broker: ottla.Broker, run: object) -> None:
+def versioned(broker: ottla.Broker) -> None:
     configs = {"cleanup.policy": "compact", "ottla.compaction.strategy": "timestamp"}
     broker.create_topic("versions", partitions=1, configs=configs)
-    for value, at_ms in (("high", 2_000), ("last", 1_000)):
-        broker.produce("versions", value, key="k", timestamp_ms=at_ms)
-    said = (
-        "ottla: topic versions has ottla.compaction.strategy=timestamp: the last record of a key counts as its newest, not the one"
-        " with the highest version\n"
-    )
+    for key, value, at_ms in (("k", "high", 2_000), ("k", "last", 1_000), ("l", None, 2_000), ("l", "last", 1_000)):
+        broker.produce("versions", value, key=key, timestamp_ms=at_ms)
+
+
+@pytest.mark.usefixtures("run")
+def test_latest_and_scan_follow_the_strategy(broker: ottla.Broker) -> None:
+    versioned(broker)
     latest = ran("consume versions --latest -f value")
-    assert (latest.code, latest.out, latest.err) == (0, "last\n", said)
-    assert ran("topics describe versions --scan").err == said
-    for line in ("consume versions -e", "topics describe versions", "consume t --latest", "topics describe t --scan"):
-        assert (done := ran(line)).code == 0 and not done.err, line
+    assert (latest.code, latest.out, latest.err) == (0, "high\n", "")
+    (counted,) = json.loads(ran("topics describe versions --scan --json").out)["partitions"]
+    assert (counted["counts"]["records_max"], counted["counts"]["live_keys_max"]) == (4, 1)
+
+
+@pytest.mark.usefixtures("run")
+def test_latest_says_that_it_may_not_read_the_strategy(broker: ottla.Broker) -> None:
+    versioned(broker)
+    with broker.fault("DescribeConfigs", error="TOPIC_AUTHORIZATION_FAILED"):
+        done = ran("consume versions --latest -f value")
+    assert (done.code, done.out) == (0, "last\nlast\n")
+    assert done.err == (
+        "ottla: options of topic versions cannot be read (TOPIC_AUTHORIZATION_FAILED), so ottla.compaction.strategy is not known:"
+        " the last record of a key counts as its newest\n"
+    )
+    with broker.fault("DescribeConfigs", error="INVALID_REQUEST"):
+        assert (done := ran("consume versions --latest")).code == 1 and "INVALID_REQUEST" in done.err
 
 
 @pytest.mark.usefixtures("run")
