@@ -74,7 +74,7 @@ class LogMeasuring:
         self._reader = ChunkReader(CHUNK_BYTES)
         self._open: dict[int, OpenTransaction] = {}
         self._segments: list[MeasuredSegment] = []
-        self._control_records = self._unread_bytes = self._taken_bytes = 0
+        self._control_end = self._control_records = self._unread_bytes = self._taken_bytes = 0
         self._packed_bytes = 0
         """Bytes that compression saves; negative, as the stored ones minus the unpacked ones."""
 
@@ -196,7 +196,7 @@ class LogMeasuring:
         if read_marker(batch) is not None:
             self._open.pop(batch.producer_id, None)
         self._control_records += batch.record_count
-        self._tally.end_offset = max(self._tally.end_offset, batch.next_offset)
+        self._control_end = batch.next_offset  # the next batch counts it among its writes
         return int(Stop.DONE)
 
     def _take_block(self, segment: LogSegment, at: int) -> int:
@@ -235,7 +235,7 @@ class LogMeasuring:
             for row in range(_ROWS)
             if (keys := counts[2 * row])
         ]
-        end_offset = max([tally.end_offset, *(each.base_offset for each in self._segments)])
+        end_offset = max([tally.end_offset, self._control_end, *(each.base_offset for each in self._segments)])
         return Summary(
             log_start_offset=self._start,
             first_dirty_offset=min(self._dirty_from, end_offset),
