@@ -61,7 +61,7 @@ def _quantile_ms(parts: Sequence[Age], wanted: float) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What happened in `span_ms`. Sizes are those of the log's segments, which a new reader has to read."""
+    """Result of `span_ms`. Sizes are those of the log's segments, which a new reader has to read."""
 
     span_ms: int
     sizes: tuple[tuple[int, int], ...]
@@ -71,7 +71,7 @@ class Prediction:
     peak_bytes: int
     passes: int
     read_bytes_per_day: int
-    """Of the cleaner: the dirty part twice, the rest once a pass."""
+    """The cleaner reads the dirty part twice in a pass, and the rest once."""
     written_bytes_per_day: int
     busy_ms_per_day: int
     """Time of the cleaner's thread."""

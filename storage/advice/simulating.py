@@ -35,6 +35,8 @@ from .summary import Summary
 DAY_MS = 86_400_000
 YEAR_MS = 365 * DAY_MS
 _OFFSET_ENTRY_BYTES, _TIME_ENTRY_BYTES = 8, 12
+INTERVALS_MAX = 20_000
+"""Largest number of intervals of time with writes in a simulation that does not begin empty."""
 CLEANED_BYTES_PER_S = 100_000_000
 """Bytes that a cleaner thread reads and writes in a second, if no throttle is set and the disk is not slower."""
 
@@ -45,7 +47,7 @@ class CleanerSettings:
 
     threads: int = 1
     dedupe_buffer_bytes: int = 128 << 20
-    """Of all threads."""
+    """The sum over all threads."""
     load_factor: float = 0.9
     bytes_per_s: float = CLEANED_BYTES_PER_S
     """Reading and writing of this log's thread: its share of `log.cleaner.io.max.bytes.per.second`, or the speed of the disk."""
@@ -187,10 +189,14 @@ class Simulation:
         self._summary, self._config, self._cleaner = summary, config, cleaner
         self._map_entries_max = cleaner.map_entries_max
         first, last = summary.buckets[0], summary.buckets[-1]
+        self._width_ms = summary.bucket_ms
+        self._writes = {bucket.begin_ms - first.begin_ms: bucket.writes for bucket in summary.buckets}
         self._period_ms = last.begin_ms + summary.bucket_ms - first.begin_ms
         self._begin_ms = first.begin_ms if begins_empty else last.begin_ms + summary.bucket_ms
         self._end_ms = self._begin_ms + (span_ms or (self._period_ms if begins_empty else YEAR_MS))
         self._now_ms = self._begin_ms
+        if not begins_empty:
+            self._widen((self._end_ms - self._begin_ms) // INTERVALS_MAX)
         offsets = summary.records + summary.control_records
         self._data_share = summary.records / offsets
         self._batch_writes = max(1, round(offsets / max(1, summary.batches)))
@@ -247,15 +253,31 @@ class Simulation:
         self._times = [writes], [self._begin_ms]
         self._tombstones_from = writes
 
+    def _widen(self, width_ms: int) -> None:
+        """Put the writes into intervals of at least this time: a log of a few seconds repeats itself very often in a year."""
+        if width_ms <= self._width_ms:
+            return
+        if width_ms >= self._period_ms:
+            writes = sum(self._writes.values()) * width_ms // self._period_ms
+            self._writes, self._period_ms = {0: writes}, width_ms
+        else:
+            merged: dict[int, int] = {}
+            for at_ms, writes in self._writes.items():
+                begin_ms = at_ms // width_ms * width_ms
+                merged[begin_ms] = merged.get(begin_ms, 0) + writes
+            self._writes = merged
+            self._period_ms = -(-self._period_ms // width_ms) * width_ms
+        self._width_ms = width_ms
+
     def _flow(self) -> Iterator[tuple[int, int, int]]:
         """Yield intervals of time in which something is written: begin, end, number of writes."""
-        summary, begin_ms = self._summary, self._begin_ms
+        begin_ms = self._begin_ms
         while begin_ms < self._end_ms:
-            for bucket in summary.buckets:
-                at_ms = begin_ms + bucket.begin_ms - summary.buckets[0].begin_ms
+            for after_ms, writes in self._writes.items():
+                at_ms = begin_ms + after_ms
                 if at_ms >= self._end_ms:
                     return
-                yield at_ms, at_ms + summary.bucket_ms, bucket.writes
+                yield at_ms, at_ms + self._width_ms, writes
             begin_ms += self._period_ms
 
     def _write(self, begin_ms: int, end_ms: int, writes: int) -> None:

@@ -16,7 +16,7 @@ WRITES_EXACT = 16
 
 
 class RollReason(StrEnum):
-    """Reason why a segment was closed, as far as the files show it."""
+    """Reason why a segment was closed, by what its files show."""
 
     SIZE = "size"
     """The next batch did not fit: `segment.bytes`."""
@@ -55,7 +55,7 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeBucket:
-    """What was written in one interval of time, by the batches' largest timestamps."""
+    """Writes of one interval of time, by the batches' largest timestamps."""
 
     begin_ms: int
     writes: int
@@ -133,7 +133,7 @@ class Summary:
         return sum(row.keys for row in self.writes_per_key if row.writes_min)
 
     def distinct_keys(self, writes: float) -> float:
-        """Return the expected number of different keys in a run of so many successive writes.
+        """Return the expected number of different keys in a run of `writes` successive ones.
 
         Up to the number of writes that were counted by key, this is what a random choice of them has. Beyond, the count grows by a
         power law, through the number of keys of the whole log if the clean part has more, or as it grew at the end of the counted
