@@ -1,0 +1,122 @@
+"""Prediction of the cleaner's work, against the real log and cleaner with a moved clock, record by record."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from ottla.storage.advice.prediction import Age, Ages, Prediction
+from ottla.storage.advice.simulating import YEAR_MS, CleanerSettings, Simulation
+from ottla.storage.advice.summary import KeyRow, Summary, TimeBucket
+from ottla.storage.topics.config import COMPACT, DELETE, LogConfig
+from support.cleaner.traces import BACKOFF_MS, HOUR_MS, TRACES, run, summarized
+
+AT_ONCE = CleanerSettings(bytes_per_s=1e15, backoff_ms=BACKOFF_MS)
+"""A cleaner whose passes take no time, as those of the moved clock."""
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "ratio 0.5": {"segment_bytes": 20_000},
+    "ratio 0.1": {"segment_bytes": 60_000, "min_cleanable_dirty_ratio": 0.1},
+    "max lag": {"segment_bytes": 200_000, "max_compaction_lag_ms": 2 * HOUR_MS, "min_cleanable_dirty_ratio": 0.9},
+    "min lag": {"segment_bytes": 30_000, "min_compaction_lag_ms": 2 * HOUR_MS, "min_cleanable_dirty_ratio": 0.3},
+    "segment.ms": {
+        "segment_bytes": 1 << 20,
+        "segment_ms": HOUR_MS,
+        "delete_retention_ms": HOUR_MS,
+        "min_cleanable_dirty_ratio": 0.3,
+    },
+    "compact+delete": {"segment_bytes": 40_000, "cleanup_policy": (COMPACT, DELETE), "retention_ms": 6 * HOUR_MS},
+}
+WITHIN = 0.1
+WIDER = {("growing keys", "ratio 0.5"): 0.12, ("tombstones", "ratio 0.5"): 0.12, ("transactions", "segment.ms"): 0.14}
+"""Where a pass begins one segment earlier or later than predicted, and where the last markers of a pass are estimated."""
+COMPARED = ("mean_bytes", "peak_bytes", "read_bytes_per_day", "written_bytes_per_day")
+
+
+def differences(real: Prediction, predicted: Prediction) -> dict[str, float]:
+    """Return by how much each compared number differs, as a part of the real one."""
+    pairs = {name: (getattr(real, name), getattr(predicted, name)) for name in COMPARED}
+    pairs["superseded"] = real.superseded.longest_ms, predicted.superseded.longest_ms
+    if real.tombstones.records:
+        pairs["tombstones"] = real.tombstones.longest_ms, predicted.tombstones.longest_ms
+    return {name: abs(found / wanted - 1) for name, (wanted, found) in pairs.items() if wanted}
+
+
+@pytest.mark.parametrize("trace", TRACES)
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_a_prediction_is_near_what_the_cleaner_did(trace: str, settings: str) -> None:
+    config = LogConfig(**{"cleanup_policy": (COMPACT,)} | SETTINGS[settings])
+    summary = summarized(TRACES[trace], config)
+    predicted = Simulation(summary, config, AT_ONCE, begins_empty=True).run()
+    within = WIDER.get((trace, settings), WITHIN)
+    wrong = {name: part for name, part in differences(run(TRACES[trace], config), predicted).items() if part > within}
+    assert not wrong
+
+
+def large_summary(keys: int) -> Summary:
+    """Return the summary of a log with many keys, most of them written rarely."""
+    rows = tuple(
+        KeyRow(writes_min=writes, keys=keys // (2 * writes), writes=keys // (2 * writes) * writes)
+        for writes in (1, 2, 4, 8)
+    )
+    writes = sum(row.writes for row in rows)
+    return Summary(
+        log_start_offset=0,
+        first_dirty_offset=0,
+        log_end_offset=writes,
+        size_bytes=writes * 200,
+        batches=writes // 50,
+        records=writes,
+        record_bytes=writes * 199,
+        keyless_records=0,
+        tombstones=0,
+        tombstone_bytes=0,
+        unpacked_bytes=writes * 199,
+        control_records=0,
+        dirty_records=writes,
+        writes_per_key=rows,
+        sampled_keys=1 << 18,
+        live_keys=keys,
+        live_bytes=keys * 199,
+        bucket_ms=HOUR_MS,
+        buckets=tuple(
+            TimeBucket(
+                begin_ms=hour * HOUR_MS, writes=writes // 168, records=writes // 168, size_bytes=writes // 168 * 200
+            )
+            for hour in range(168)
+        ),
+        segments=(),
+        open_transactions=(),
+        future_records=0,
+        untimed_records=0,
+        backward_jumps=0,
+        unread_bytes=0,
+    )
+
+
+def test_a_year_of_a_hundred_million_keys_takes_seconds() -> None:
+    begin_s = time.process_time()
+    config = LogConfig(cleanup_policy=(COMPACT,), max_compaction_lag_ms=24 * HOUR_MS)
+    found = Simulation(large_summary(10**8), config, CleanerSettings()).run()
+    assert time.process_time() - begin_s < 5
+    assert found.span_ms == YEAR_MS
+    assert found.passes > 300
+    assert found.superseded.longest_ms is not None
+    assert 24 * HOUR_MS < found.superseded.longest_ms < 48 * HOUR_MS
+    assert len(found.sizes) <= 500
+
+
+def test_a_log_without_times_or_without_compaction_is_refused() -> None:
+    with pytest.raises(ValueError, match="timestamp"):
+        Simulation(summarized([], LogConfig()), LogConfig(cleanup_policy=(COMPACT,)), CleanerSettings())
+    with pytest.raises(ValueError, match="not compacted"):
+        Simulation(large_summary(1_000), LogConfig(), CleanerSettings())
+
+
+def test_ages_are_spread_evenly_over_their_parts() -> None:
+    found = Ages.from_parts([Age(0, 100, 100), Age(100, 200, 100)], [Age(900, 1_000, 0.1)])
+    assert (found.records, found.p50_ms, found.p99_ms) == (200, 100, 198)
+    assert found.longest_ms == 200
+    assert Ages.from_parts([]) == Ages(records=0, p50_ms=None, p99_ms=None, longest_ms=None)
