@@ -1990,6 +1990,8 @@ class LogTally:
     begin_ms: i64
     width_ms: i64
     latest_ms: i64
+    newest_ms: i64  # the largest timestamp so far that is not of the future
+    late_ms: i64
     keys = cython.declare(i64, visibility="public")
     sample_bits = cython.declare(i64, visibility="public")
     batches = cython.declare(i64, visibility="public")
@@ -2001,13 +2003,14 @@ class LogTally:
     dirty_records = cython.declare(i64, visibility="public")
     untimed = cython.declare(i64, visibility="public")
     future = cython.declare(i64, visibility="public")
+    late = cython.declare(i64, visibility="public")
     end_offset = cython.declare(i64, visibility="public")
     max_timestamp = cython.declare(i64, visibility="public")
     live_keys = cython.declare(i64, visibility="public")
     live_bytes = cython.declare(i64, visibility="public")
     known_keys = cython.declare(i64, visibility="public")
 
-    def __init__(self, table, slots: i64, keys_max: i64, start: i64, secret: bytes, latest_ms: i64):
+    def __init__(self, table, slots: i64, keys_max: i64, start: i64, secret: bytes, latest_ms: i64, late_ms: i64):
         self.table = table
         self.last = len(self.table) - 4
         if slots < 1 or slots > 0xFFFFFFFF or 4 * slots > self.last or keys_max < 1 or self.table[self.last] != 0:
@@ -2021,8 +2024,10 @@ class LogTally:
         self.mask = 0
         self.keys = self.sample_bits = self.batches = self.records = self.record_bytes = self.tombstones = 0
         self.tombstone_bytes = self.keyless = self.dirty_records = self.end_offset = 0
-        self.live_keys = self.live_bytes = self.known_keys = self.untimed = self.future = 0
+        self.live_keys = self.live_bytes = self.known_keys = self.untimed = self.future = self.late = 0
         self.latest_ms = latest_ms
+        self.late_ms = late_ms
+        self.newest_ms = -1
         self.max_timestamp = -1
         self.set_buckets(array("q"), 0, 1)
 
@@ -2132,6 +2137,10 @@ class LogTally:
             self.untimed += count
         elif timestamp > self.latest_ms:
             self.future += count
+        elif timestamp < self.newest_ms - self.late_ms:
+            self.late += count
+        else:
+            self.newest_ms = max(self.newest_ms, timestamp)
         if bucket >= 0:
             self.buckets[bucket] += max(0, last + 1 - self.end_offset)
             self.buckets[bucket + 1] += count

@@ -240,6 +240,8 @@ class LogTally:
     """Records of batches without a timestamp."""
     future: int
     """Records of batches with a timestamp after `latest_ms`."""
+    late: int
+    """Records of batches with a timestamp more than `late_ms` before the newest one so far."""
     end_offset: int
     """The end of the last batch; 0 at first, and may be set."""
     max_timestamp: int
@@ -251,7 +253,9 @@ class LogTally:
     known_keys: int
     """Result of `count_keys`: keys of the sample with a record below `start`."""
 
-    def __init__(self, table: memoryview, slots: int, keys_max: int, start: int, secret: bytes, latest_ms: int) -> None:
+    def __init__(
+        self, table: memoryview, slots: int, keys_max: int, start: int, secret: bytes, latest_ms: int, late_ms: int
+    ) -> None:
         """
         Args:
             table: Zeros: 4 words for each of the slots, and for more behind them, of which the last stays free.

@@ -186,7 +186,7 @@ class _Scan:
         batch = RecordBatch(data)
         if batch.base_offset >= self._border or batch.is_control or builder.transactions.on_data(batch):
             return 0
-        payload = unpacked(self._segment, data, 0, self._record_bytes_max)
+        payload = unpacked(place_of(self._segment), data, 0, self._record_bytes_max)
         below = [span for span in batch.spans(payload) if span.offset < self._border]
         header = bytearray(data[:HEADER_BYTES])
         header[COUNT_POSITION:HEADER_BYTES] = len(below).to_bytes(4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from ..disk import paths
@@ -24,6 +25,7 @@ class FoundLog(NamedTuple):
     clean_below: int | None
     """The cleaner's checkpoint; None if it has none."""
     log_start_offset: int
+    size_bytes: int
 
 
 class FoundTopic(NamedTuple):
@@ -53,14 +55,21 @@ def find_topic(files: Files, data_dirs: Sequence[str], topic: str) -> FoundTopic
         for name in files.list(data_dir):
             of, directory = paths.parse_partition_dir(name), paths.join(data_dir, name)
             if isinstance(of, TopicPartition) and of.topic == topic and files.is_dir(directory):
-                first = min(_base_offsets(files, directory), default=0)
-                logs.append(FoundLog(of, directory, clean_below.get(of), max(starts.get(of, 0), first)))
+                segments = _segments(files, directory)
+                start = max(starts.get(of, 0), min(segments, default=0))
+                logs.append(FoundLog(of, directory, clean_below.get(of), start, sum(segments.values())))
     return FoundTopic(sorted(logs), config)
 
 
-def _base_offsets(files: Files, directory: str) -> list[int]:
-    found = (paths.parse_segment_name(name) for name in files.list(directory))
-    return [each.base_offset for each in found if isinstance(each, paths.SegmentFile) and not each.suffix]
+def _segments(files: Files, directory: str) -> dict[int, int]:
+    """Return the size of each segment by its base offset. One that vanishes is left out."""
+    found: dict[int, int] = {}
+    for name in files.list(directory):
+        segment = paths.parse_segment_name(name)
+        if isinstance(segment, paths.SegmentFile) and segment.kind == paths.LOG and not segment.suffix:
+            with suppress(FileNotFoundError):
+                found[segment.base_offset] = files.size(paths.join(directory, name))
+    return found
 
 
 def _checkpoint(files: Files, data_dir: str, name: str) -> dict[TopicPartition, int]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple, cast
 
@@ -37,6 +37,11 @@ YEAR_MS = 365 * DAY_MS
 _OFFSET_ENTRY_BYTES, _TIME_ENTRY_BYTES = 8, 12
 INTERVALS_MAX = 20_000
 """Largest number of intervals of time with writes in a simulation that does not begin empty."""
+LOOKS_MAX, _LOOK = 10_000_000, 100
+"""Bound on the work of one run: segments that the cleaner looks at, and as many for each look itself. A second or two."""
+_COARSER = 8
+PASSES_MAX = 3_000
+"""A simulation ends after this number of passes: all that follow are like them."""
 CLEANED_BYTES_PER_S = 100_000_000
 """Bytes that a cleaner thread reads and writes in a second, if no throttle is set and the disk is not slower."""
 
@@ -105,6 +110,7 @@ class VirtualLog:
         self.segments = SegmentList(cast(list[LogSegment], list(segments)))
         self.log_start_offset = segments[0].base_offset
         self.log_end_offset = end_offset
+        self.size_bytes = self.segments.size_bytes
 
     @property
     def last_stable_offset(self) -> int:
@@ -115,12 +121,14 @@ class VirtualLog:
         return self.log_end_offset
 
     @property
-    def size_bytes(self) -> int:
-        return self.segments.size_bytes
-
-    @property
     def active(self) -> VirtualSegment:
         return cast(VirtualSegment, self.segments.active)
+
+    def append(self, writes: int, size_bytes: int) -> None:
+        """Write records into the active segment."""
+        self.active.size_bytes += size_bytes
+        self.size_bytes += size_bytes
+        self.log_end_offset += writes
 
     def roll(self, now_ms: int) -> None:
         """Begin a new segment, if the active one is not empty."""
@@ -161,31 +169,56 @@ class _Costs:
     sizes: list[tuple[int, int]] = field(default_factory=list)
 
 
+def simulate(
+    summary: Summary,
+    config: LogConfig,
+    cleaner: CleanerSettings,
+    *,
+    span_ms: int | None = None,
+    begins_empty: bool = False,
+) -> Prediction:
+    """Simulate a log; the result is of `span_ms`, or of the time of 3 000 passes if that is shorter.
+
+    A log of very many segments is simulated with fewer, larger ones.
+
+    Args:
+        span_ms: Length of the simulation; None: a year, or the measured time if the log begins empty.
+        begins_empty: Write the measured log once more into an empty one. Otherwise the simulation begins with the measured log,
+            completely clean.
+
+    Raises:
+        ValueError: The summary has no record with a time, or the log is not compacted.
+    """
+    coarser = 1
+    while True:
+        tried = replace(
+            config,
+            segment_bytes=config.segment_bytes * coarser,
+            segment_index_bytes=config.segment_index_bytes * coarser,
+            segment_ms=min(config.segment_ms * coarser, MAX_LONG),
+        )
+        try:
+            return Simulation(summary, tried, cleaner, span_ms=span_ms, begins_empty=begins_empty).run()
+        except TooManySegmentsError:
+            coarser *= _COARSER
+
+
+class TooManySegmentsError(Exception):
+    """The log has so many segments that a simulation would take too long."""
+
+
 class Simulation:
     """One run; `run` returns its result."""
 
     def __init__(
-        self,
-        summary: Summary,
-        config: LogConfig,
-        cleaner: CleanerSettings,
-        *,
-        span_ms: int | None = None,
-        begins_empty: bool = False,
+        self, summary: Summary, config: LogConfig, cleaner: CleanerSettings, *, span_ms: int | None, begins_empty: bool
     ) -> None:
-        """
-        Args:
-            span_ms: Length of the simulation; None: a year, or the measured time if the log begins empty.
-            begins_empty: Write the measured log once more into an empty one. Otherwise the simulation begins with the measured log,
-                completely clean.
-
-        Raises:
-            ValueError: The summary has no record with a time, or the log is not compacted.
-        """
+        """The arguments are those of `simulate`."""
         if not config.is_compact:
             raise ValueError("the log is not compacted")
         if not summary.records or not summary.buckets:
             raise ValueError("no record with a timestamp was measured")
+        config = replace(config, ottla_key_retention_ms=-1)
         self._summary, self._config, self._cleaner = summary, config, cleaner
         self._map_entries_max = cleaner.map_entries_max
         first, last = summary.buckets[0], summary.buckets[-1]
@@ -218,15 +251,22 @@ class Simulation:
             self._begin_clean()
         self._pass: _Pass | None = None
         self._check_ms = self._begin_ms
+        self._looks = 0
         self._costs = _Costs()
         self._superseded: list[Age] = []
         self._expired: list[Age] = []
 
     def run(self) -> Prediction:
-        """Simulate the whole time."""
+        """Simulate the whole time.
+
+        Raises:
+            TooManySegmentsError: The cleaner would look at more than `LOOKS_MAX` segments.
+        """
         self._note_size()
         for begin_ms, end_ms, writes in self._flow():
             self._write(begin_ms, end_ms, writes)
+            if self._costs.passes >= PASSES_MAX:
+                self._end_ms = self._now_ms
         self._work(self._end_ms)
         return self._prediction()
 
@@ -236,6 +276,8 @@ class Simulation:
         """Begin with the measured log as one pass would leave it, and an empty active segment."""
         writes, span_ms = self._summary.writes, self._period_ms
         count = 1 + int(self._kept_bytes(0, writes, writes) // (self._config.segment_bytes * 0.9))
+        if count > LOOKS_MAX // _LOOK:
+            raise TooManySegmentsError
         bases = [writes * number // count for number in range(count)] + [writes]
         segments = [
             VirtualSegment(
@@ -304,9 +346,8 @@ class Simulation:
             self._note_time(log.log_end_offset, now_ms)
             if not active.size_bytes:
                 active.first_batch_timestamp_ms = now_ms
-            active.size_bytes += round(written * self._write_bytes)
             active.largest_timestamp_ms = last_ms
-            log.log_end_offset += written
+            log.append(written, round(written * self._write_bytes))
             self._note_time(log.log_end_offset, last_ms)
             done += batches
             self._now_ms = last_ms
@@ -340,6 +381,9 @@ class Simulation:
     def _look(self) -> None:
         """One round: delete, and begin a pass if it is due."""
         now_ms, log = self._now_ms, self._log
+        self._looks += _LOOK + len(log.segments)
+        if self._looks > LOOKS_MAX:
+            raise TooManySegmentsError
         if self._config.is_delete:
             self._retain()
         self._dirty_from = first_dirty_offset(log, self._dirty_from)[0]
@@ -372,6 +416,7 @@ class Simulation:
                 log.roll(self._now_ms)
             begin, dirty, now_ms = log.log_start_offset, self._dirty_from, self._now_ms
             log.segments.remove(deleted)
+            log.size_bytes = log.segments.size_bytes
             kept_from = log.segments.first.base_offset
             for low, high, low_ms, high_ms in self._parts(max(dirty, kept_from), log.log_end_offset):
                 records = self._newest(begin, kept_from, low) - self._newest(begin, kept_from, high)
@@ -427,6 +472,7 @@ class Simulation:
     def _finish(self, done: _Pass) -> None:
         new = [cast(LogSegment, cleaned) for cleaned, _ in done.replaced]
         self._log.segments.exchange(new, [each for _, group in done.replaced for each in group])
+        self._log.size_bytes = self._log.segments.size_bytes
         self._superseded += self._overwritten(self._dirty_from, done.end_offset, done.ends_ms)
         for cohort in [each for each in self._cohorts if each.end <= done.tombstones_from]:
             self._cohorts.remove(cohort)

@@ -113,8 +113,8 @@ class Summary:
     """Records with a timestamp more than a day after the measurement. No bucket has them."""
     untimed_records: int
     """Records in batches without a timestamp."""
-    backward_jumps: int
-    """Number of segments that begin more than an hour before the latest timestamp of those before them."""
+    late_records: int
+    """Records with a timestamp more than an hour before the newest one of the records before them."""
     unread_bytes: int
     """Bytes at the end that are not a whole batch: an append in progress, or damage."""
 

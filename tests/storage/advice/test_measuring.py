@@ -59,7 +59,7 @@ def test_all_counts_are_those_of_the_records(kernel: ModuleType, codec: int, mon
     assert (sum(each.writes for each in found.buckets), sum(each.records for each in found.buckets)) == (700, 700)
     assert [each.base_offset for each in found.segments] == [each.base_offset for each in log.segments]
     assert {each.rolled_by for each in found.segments[:-1]} == {RollReason.SIZE}
-    assert (found.unread_bytes, found.future_records, found.untimed_records, found.backward_jumps) == (0, 0, 0, 0)
+    assert (found.unread_bytes, found.future_records, found.untimed_records, found.late_records) == (0, 0, 0, 0)
 
 
 @both
@@ -97,7 +97,7 @@ def test_strange_times_are_counted_and_belong_to_no_bucket() -> None:
     append(log, ("d", "1"), timestamp=HOUR_MS * 100, roll=True, now_ms=NOW_MS)
     append(log, ("e", "1"), timestamp=HOUR_MS, now_ms=NOW_MS)
     found = measured(log)
-    assert (found.future_records, found.untimed_records, found.backward_jumps) == (1, 1, 1)
+    assert (found.future_records, found.untimed_records, found.late_records) == (1, 1, 1)
     assert sum(each.records for each in found.buckets) == 3
     assert [each.rolled_by for each in found.segments[:2]] == [RollReason.TIME, RollReason.OTHER]
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from ottla.storage.advice.prediction import Age, Ages, Prediction
-from ottla.storage.advice.simulating import YEAR_MS, CleanerSettings, Simulation
+from ottla.storage.advice import simulating
+from ottla.storage.advice.prediction import DAY_MS, Age, Ages, Prediction
+from ottla.storage.advice.simulating import YEAR_MS, CleanerSettings, simulate
 from ottla.storage.advice.summary import KeyRow, Summary, TimeBucket
 from ottla.storage.topics.config import COMPACT, DELETE, LogConfig
 from support.cleaner.traces import BACKOFF_MS, HOUR_MS, TRACES, run, summarized
@@ -49,7 +51,7 @@ def differences(real: Prediction, predicted: Prediction) -> dict[str, float]:
 def test_a_prediction_is_near_what_the_cleaner_did(trace: str, settings: str) -> None:
     config = LogConfig(**{"cleanup_policy": (COMPACT,)} | SETTINGS[settings])
     summary = summarized(TRACES[trace], config)
-    predicted = Simulation(summary, config, AT_ONCE, begins_empty=True).run()
+    predicted = simulate(summary, config, AT_ONCE, begins_empty=True)
     within = WIDER.get((trace, settings), WITHIN)
     wrong = {name: part for name, part in differences(run(TRACES[trace], config), predicted).items() if part > within}
     assert not wrong
@@ -91,7 +93,7 @@ def large_summary(keys: int) -> Summary:
         open_transactions=(),
         future_records=0,
         untimed_records=0,
-        backward_jumps=0,
+        late_records=0,
         unread_bytes=0,
     )
 
@@ -99,7 +101,7 @@ def large_summary(keys: int) -> Summary:
 def test_a_year_of_a_hundred_million_keys_takes_seconds() -> None:
     begin_s = time.process_time()
     config = LogConfig(cleanup_policy=(COMPACT,), max_compaction_lag_ms=24 * HOUR_MS)
-    found = Simulation(large_summary(10**8), config, CleanerSettings()).run()
+    found = simulate(large_summary(10**8), config, CleanerSettings())
     assert time.process_time() - begin_s < 5
     assert found.span_ms == YEAR_MS
     assert found.passes > 300
@@ -108,11 +110,34 @@ def test_a_year_of_a_hundred_million_keys_takes_seconds() -> None:
     assert len(found.sizes) <= 500
 
 
+def test_a_log_of_many_segments_is_simulated_with_larger_ones_at_nearly_the_same_cost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = LogConfig(cleanup_policy=(COMPACT,), segment_bytes=1 << 20)
+    fine = simulate(large_summary(10**6), config, CleanerSettings(), span_ms=YEAR_MS // 24)
+    monkeypatch.setattr(simulating, "LOOKS_MAX", 400_000)
+    coarse = simulate(large_summary(10**6), config, CleanerSettings(), span_ms=YEAR_MS // 24)
+    assert fine != coarse
+    assert not {name: part for name, part in differences(fine, coarse).items() if part > 0.05}
+
+
+def test_a_simulation_ends_after_some_thousand_passes_at_the_same_cost_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = LogConfig(cleanup_policy=(COMPACT,), max_compaction_lag_ms=HOUR_MS)
+    growing = large_summary(10**5)
+    rows = (KeyRow(writes_min=64, keys=growing.dirty_records // 100, writes=growing.dirty_records),)
+    summary = replace(growing, writes_per_key=rows)
+    whole = simulate(summary, config, CleanerSettings(), span_ms=20 * DAY_MS)
+    monkeypatch.setattr(simulating, "PASSES_MAX", 100)
+    part = simulate(summary, config, CleanerSettings(), span_ms=20 * DAY_MS)
+    assert part.span_ms < 6 * DAY_MS < whole.span_ms
+    assert not {name: part for name, part in differences(whole, part).items() if part > 0.05}
+
+
 def test_a_log_without_times_or_without_compaction_is_refused() -> None:
     with pytest.raises(ValueError, match="timestamp"):
-        Simulation(summarized([], LogConfig()), LogConfig(cleanup_policy=(COMPACT,)), CleanerSettings())
+        simulate(summarized([], LogConfig()), LogConfig(cleanup_policy=(COMPACT,)), CleanerSettings())
     with pytest.raises(ValueError, match="not compacted"):
-        Simulation(large_summary(1_000), LogConfig(), CleanerSettings())
+        simulate(large_summary(1_000), LogConfig(), CleanerSettings())
 
 
 def test_ages_are_spread_evenly_over_their_parts() -> None:
