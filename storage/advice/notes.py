@@ -74,6 +74,12 @@ def notes(summaries: Sequence[Summary], config: LogConfig) -> Iterator[str]:
             f"Only {dirty} records were written since the last clean pass. How often a key is written is uncertain; measure again"
             " before the next pass."
         )
+    measured_ms = max(
+        (each.buckets[-1].begin_ms + each.bucket_ms - each.buckets[0].begin_ms for each in summaries if each.buckets),
+        default=0,
+    )
+    if 0 < measured_ms < DAY_MS:
+        yield f"Only {time_text(measured_ms)} of writes were measured. The prediction repeats them."
     if config.ottla_key_retention_ms >= 0:
         yield f"The simulation ignores ottla.key.retention.ms={config.ottla_key_retention_ms}."
 

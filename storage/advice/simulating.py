@@ -35,7 +35,7 @@ from .summary import Summary
 DAY_MS = 86_400_000
 YEAR_MS = 365 * DAY_MS
 _OFFSET_ENTRY_BYTES, _TIME_ENTRY_BYTES = 8, 12
-INTERVALS_MAX = 20_000
+INTERVALS_MAX = 4_000
 """Largest number of intervals of time with writes in a simulation that does not begin empty."""
 LOOKS_MAX, _LOOK = 10_000_000, 100
 """Bound on the work of one run: segments that the cleaner looks at, and as many for each look itself. A second or two."""

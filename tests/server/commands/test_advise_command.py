@@ -142,6 +142,10 @@ def just_cleaned(log: Log) -> None:
     )
 
 
+def of_a_moment(log: Log) -> None:
+    append(log, ("a", "1"), timestamp=BEGIN_MS)
+
+
 STRANGE: dict[str, tuple[Callable[[Log], None], str]] = {
     "a week of silence": (silent, "Up to 7.0 d passed without a write. A segment ends by a write"),
     "clocks that jump": (with_a_clock_that_jumps, "2 records are more than an hour older than a record before them"),
@@ -153,6 +157,7 @@ STRANGE: dict[str, tuple[Callable[[Log], None], str]] = {
         "1 transactions are open, the oldest of producer 7 from offset 0 on",
     ),
     "a directory in use": (with_an_append_in_progress, "70 bytes at the end of a log are not a whole batch"),
+    "a log of a second": (of_a_moment, "Only 1000 ms of writes were measured. The prediction repeats them."),
     "a log that was just cleaned": (just_cleaned, "Only 1 records were written since the last clean pass"),
 }
 

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from ottla.protocol.errors import CorruptRecordError
-from ottla.storage.advice import measuring
+from ottla.storage.advice import tallying
 from ottla.storage.advice.measuring import LogMeasuring
 from ottla.storage.advice.summary import RollReason, Summary
 from ottla.storage.disk import paths
@@ -41,7 +41,7 @@ def measured(log: Log, clean_below: int | None = None, *, sample_keys_max: int =
 @both
 @pytest.mark.parametrize("codec", [0, 1])
 def test_all_counts_are_those_of_the_records(kernel: ModuleType, codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "LogTally", kernel.LogTally)
+    monkeypatch.setattr(tallying, "LogTally", kernel.LogTally)
     rng = random.Random(1)
     log, writes, newest = make_log(segment_bytes=2_000), Counter[str](), dict[str, str | None]()
     for number in range(100):
@@ -64,7 +64,7 @@ def test_all_counts_are_those_of_the_records(kernel: ModuleType, codec: int, mon
 
 @both
 def test_a_sample_stands_for_all_keys(kernel: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "LogTally", kernel.LogTally)
+    monkeypatch.setattr(tallying, "LogTally", kernel.LogTally)
     log = make_log()
     for number in range(60):
         append(log, *((str(key), "v") for key in range(number % 2, 4_000, 2)))
