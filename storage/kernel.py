@@ -116,6 +116,7 @@ OFFSET_LIMIT = cython.declare(i64, 1 << 62)
 BLOCK = cython.declare(i64, 64)
 VERSION_BYTES = cython.declare(i64, 8)
 TALLY_ROWS = cython.declare(i64, 80)
+GAP_ROWS = cython.declare(i64, 488)
 
 # Reasons why a call returned.
 DONE = cython.declare(cython.int, 0)
@@ -1975,8 +1976,8 @@ def header_columns(
 class LogTally:
     """Counts of a log's records by time, and how often the keys of a sample were written."""
 
-    # Slots of four words, in order of the first: fingerprint (0: free), writes, size of the newest record and whether it has
-    # no value, end of the hash and whether the clean part has the key.
+    # Slots of five words, in order of the first: fingerprint (0: free), writes, size of the newest record and whether it has
+    # no value, end of the hash and whether the clean part has the key, number of the last dirty record (0: none).
     table: u64[::1]
     slots: u64
     last: i64  # position of the slot that stays free
@@ -1992,6 +1993,7 @@ class LogTally:
     latest_ms: i64
     newest_ms: i64  # the largest timestamp so far that is not of the future
     late_ms: i64
+    gaps: cython.double[::1]
     keys = cython.declare(i64, visibility="public")
     sample_bits = cython.declare(i64, visibility="public")
     batches = cython.declare(i64, visibility="public")
@@ -2010,11 +2012,14 @@ class LogTally:
     live_bytes = cython.declare(i64, visibility="public")
     known_keys = cython.declare(i64, visibility="public")
 
-    def __init__(self, table, slots: i64, keys_max: i64, start: i64, secret: bytes, latest_ms: i64, late_ms: i64):
+    def __init__(self, table, slots: i64, keys_max: i64, start: i64, secret: bytes, latest_ms: i64, late_ms: i64, gaps):
         self.table = table
-        self.last = len(self.table) - 4
-        if slots < 1 or slots > 0xFFFFFFFF or 4 * slots > self.last or keys_max < 1 or self.table[self.last] != 0:
+        self.last = len(self.table) - 5
+        if slots < 1 or slots > 0xFFFFFFFF or 5 * slots > self.last or keys_max < 1 or self.table[self.last] != 0:
             raise ValueError("the table needs a free slot behind its slots")
+        self.gaps = gaps
+        if self.last % 5 or len(self.gaps) != 2 * GAP_ROWS:
+            raise ValueError("the table or the gaps have another size")
         self.slots = slots
         self.keys_max = keys_max
         self.start = start
@@ -2158,24 +2163,26 @@ class LogTally:
         if head == 0:
             head = 1
         while True:
-            at = cython.cast(i64, (head >> 32) * self.slots >> 32) << 2
+            at = cython.cast(i64, (head >> 32) * self.slots >> 32) * 5
             while self.table[at] != 0 and self.table[at] < head:
-                at += 4
+                at += 5
             if self.table[at] == head:
                 break
             free = at
             while self.table[free] != 0:
-                free += 4
+                free += 5
             if self.keys < self.keys_max and free < self.last:
                 while free > at:
-                    self.table[free] = self.table[free - 4]
-                    self.table[free + 1] = self.table[free - 3]
-                    self.table[free + 2] = self.table[free - 2]
-                    self.table[free + 3] = self.table[free - 1]
-                    free -= 4
+                    self.table[free] = self.table[free - 5]
+                    self.table[free + 1] = self.table[free - 4]
+                    self.table[free + 2] = self.table[free - 3]
+                    self.table[free + 3] = self.table[free - 2]
+                    self.table[free + 4] = self.table[free - 1]
+                    free -= 5
                 self.table[at] = head
                 self.table[at + 1] = 0
                 self.table[at + 3] = (tail & LOW) << 1
+                self.table[at + 4] = 0
                 self.keys += 1
                 break
             if self.sample_bits == 32:
@@ -2186,8 +2193,26 @@ class LogTally:
         self.table[at + 2] = cython.cast(u64, newest)
         if is_dirty:
             self.table[at + 1] += 1
+            self.add_gap(self.dirty_records + 1 - cython.cast(i64, self.table[at + 4]))
+            self.table[at + 4] = cython.cast(u64, self.dirty_records + 1)
         else:
             self.table[at + 3] |= 1
+        return 0
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(-1)
+    def add_gap(self, gap: i64) -> cython.int:
+        """Count a gap for all the keys that one of the sample stands for."""
+        row: i64 = gap
+        power: i64 = 4
+        weight: cython.double = cython.cast(i64, 1) << self.sample_bits
+        if gap > 15:
+            while gap >> power > 1:
+                power += 1
+            row = 16 + ((power - 4) << 3) + ((gap >> (power - 3)) & 7)
+        self.gaps[2 * row] += weight
+        self.gaps[2 * row + 1] += weight * gap
         return 0
 
     @cython.cfunc
@@ -2202,23 +2227,24 @@ class LogTally:
         self.sample_bits += 1
         self.mask = (self.mask << 1 | 1) & LOW
         self.keys = 0
-        for at in range(0, self.last, 4):
+        for at in range(0, self.last, 5):
             word = self.table[at]
             if word == 0:
                 continue
             self.table[at] = 0
             if self.table[at + 3] >> 1 & self.mask == 0:
-                to = max(free, cython.cast(i64, (word >> 32) * self.slots >> 32) << 2)
+                to = max(free, cython.cast(i64, (word >> 32) * self.slots >> 32) * 5)
                 self.table[to] = word
                 self.table[to + 1] = self.table[at + 1]
                 self.table[to + 2] = self.table[at + 2]
                 self.table[to + 3] = self.table[at + 3]
-                free = to + 4
+                self.table[to + 4] = self.table[at + 4]
+                free = to + 5
                 self.keys += 1
         return 0
 
     def count_keys(self, out: i64[::1]):
-        """Count the keys of the sample by their writes."""
+        """Count the keys of the sample by their writes, and the gaps after their last ones. Called once."""
         at: i64
         row: i64
         word: u64
@@ -2227,9 +2253,11 @@ class LogTally:
         self.live_keys = self.live_bytes = self.known_keys = 0
         for row in range(len(out)):
             out[row] = 0
-        for at in range(0, self.last, 4):
+        for at in range(0, self.last, 5):
             if self.table[at] == 0:
                 continue
+            if self.table[at + 4] != 0:
+                self.add_gap(self.dirty_records + 1 - cython.cast(i64, self.table[at + 4]))
             word = self.table[at + 1]
             row = cython.cast(i64, word)
             if word > 15:

@@ -254,15 +254,26 @@ class LogTally:
     """Result of `count_keys`: keys of the sample with a record below `start`."""
 
     def __init__(
-        self, table: memoryview, slots: int, keys_max: int, start: int, secret: bytes, latest_ms: int, late_ms: int
+        self,
+        table: memoryview,
+        slots: int,
+        keys_max: int,
+        start: int,
+        secret: bytes,
+        latest_ms: int,
+        late_ms: int,
+        gaps: array[float],
     ) -> None:
         """
         Args:
-            table: Zeros: 4 words for each of the slots, and for more behind them, of which the last stays free.
+            table: Zeros: 5 words for each of the slots, and for more behind them, of which the last stays free.
             keys_max: Size of the sample at which it is halved.
             start: The first dirty offset. Only writes from here on are counted by key.
             secret: 16 bytes.
             latest_ms: Batches with a later timestamp, like those without one, are in no bucket.
+            gaps: Zeros, which become 488 times two numbers, those of gaps and their sum. A gap is the number of dirty records from
+                one of a key to the next, from the begin to its first, or from its last to the end (added by `count_keys`). The
+                first 16 pairs are of gaps 0 to 15, then eight pairs are of each power of two.
         """
 
     def set_buckets(self, buckets: array[int], begin_ms: int, width_ms: int) -> None:
@@ -279,7 +290,7 @@ class LogTally:
         """Take the batch whose header is at b[pos:] and whose records, unpacked, are `block`; returns a Stop."""
 
     def count_keys(self, out: array[int]) -> None:
-        """Count the keys of the sample by their writes: 80 times two signed numbers, keys and writes.
+        """Count the gaps at the end, and the keys of the sample by their writes: 80 times two signed numbers, keys and writes.
 
         The first 16 pairs are of 0 to 15 writes, the next ones of 16 to 31, of 32 to 63, and so on.
         """

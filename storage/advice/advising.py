@@ -1,6 +1,6 @@
 """Choice of settings for a goal: each of some candidates is simulated, and the cheapest that reaches the goal is advised.
 
-    erase within      the longest time that a superseded value can be read
+    erase within      the longest time that a superseded value can be read; `max.compaction.lag.ms` must promise it
     disk below        the largest size of the logs
     bootstrap below   the same size, on average over time: what a new reader has to read
     cleaner below     bytes a second that the cleaner reads and writes
@@ -182,7 +182,7 @@ class _Search(NamedTuple):
         chosen_bytes = sum(self.summaries[at].size_bytes for at in chosen)
         predictions = [simulate(self.summaries[at], config, self.cleaner, span_ms=self.span_ms) for at in chosen]
         costs = Costs.from_predictions(predictions, self.scale * all_bytes / max(1, chosen_bytes))
-        misses = tuple(_misses(costs, self.goals))
+        misses = tuple(_misses(costs, config, self.goals))
         return Candidate(
             _changes(self.today, config),
             costs,
@@ -203,7 +203,7 @@ def _work(candidate: Candidate) -> tuple[float, int]:
 def _candidates(config: LogConfig, goals: Goals) -> Iterator[LogConfig]:
     lags_ms = [config.max_compaction_lag_ms]
     if goals.erase_within_ms is not None:
-        lags_ms += [max(1, int(goals.erase_within_ms * part) // 1_000 * 1_000) for part in _LAG_PARTS]
+        lags_ms = [max(1, int(goals.erase_within_ms * part) // 1_000 * 1_000) for part in _LAG_PARTS]
     for lag_ms in lags_ms:
         for ratio in (config.min_cleanable_dirty_ratio, *_RATIOS):
             for segment_ms in (config.segment_ms, *(each for each in _SEGMENTS_MS if each < config.segment_ms)):
@@ -227,8 +227,10 @@ def _changes(today: LogConfig, other: LogConfig) -> dict[str, str]:
     }
 
 
-def _misses(costs: Costs, goals: Goals) -> Iterator[Miss]:
-    reached = Goals(costs.superseded_longest_ms, costs.peak_bytes, costs.mean_bytes, round(costs.cleaner_bytes_per_s))
+def _misses(costs: Costs, config: LogConfig, goals: Goals) -> Iterator[Miss]:
+    # Only max.compaction.lag.ms promises an erasure. Without it, fewer writes than before would be enough to break the goal.
+    erased_ms = max(costs.superseded_longest_ms or 0, config.max_compaction_lag_ms)
+    reached = Goals(erased_ms, costs.peak_bytes, costs.mean_bytes, round(costs.cleaner_bytes_per_s))
     for name, cost, limit in zip(Goals._fields, reached, goals, strict=True):
         if cost is not None and limit is not None and cost * RESERVE > limit:
             yield Miss(name, cost, limit)

@@ -476,7 +476,8 @@ class Simulation:
         self._superseded += self._overwritten(self._dirty_from, done.end_offset, done.ends_ms)
         for cohort in [each for each in self._cohorts if each.end <= done.tombstones_from]:
             self._cohorts.remove(cohort)
-            self._expired += self._newest_tombstones(cohort.begin, cohort.end, done.end_offset, done.ends_ms)
+            begin = max(cohort.begin, self._log.log_start_offset)
+            self._expired += self._newest_tombstones(begin, cohort.end, done.end_offset, done.ends_ms)
         self._tombstones_from, self._dirty_from = done.tombstones_from, done.end_offset
         self._pass, self._check_ms = None, done.ends_ms
         self._note_size()

@@ -1,16 +1,21 @@
 """Summary of one measured log: a small value from which the cleaner's work can be predicted.
 
 A compacted log has one record of most keys in its clean part, however often they were written. So only the dirty part says how
-often a key is written. The offsets say how many records were written in all, as compaction leaves gaps.
+often a key is written, and after how many writes again. The offsets say how many records were written in all.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from itertools import accumulate
 
+GAPS_EXACT = 16
+"""Rows of `Summary.gaps` below this number of writes are of one number each; of each power of two from there on there are `GAP_PARTS`."""
+GAP_PARTS = 8
 WRITES_EXACT = 16
 """Rows of `Summary.writes_per_key` below this number of writes are of one number each; the others are powers of two."""
 
@@ -76,6 +81,17 @@ class KeyRow:
     """Writes of these keys together."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GapRow:
+    """Gaps of about equal length: writes of any key from one of a key to its next, from the begin to its first, or from its last to
+    the end."""
+
+    gap_min: int
+    """The shortest gap of the row; the longest is below that of the next possible row."""
+    gaps: float
+    sum: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class Summary:
     """Measurement of one log. Numbers of keys are estimates from a sample of `sampled_keys`, exact if that is all of them."""
@@ -99,6 +115,8 @@ class Summary:
     dirty_records: int
     writes_per_key: tuple[KeyRow, ...]
     """Keys by their writes in the dirty part. The first row may be of 0 writes: keys that only the clean part has."""
+    gaps: tuple[GapRow, ...]
+    """Gaps between writes of a key in the dirty part: how many different keys a run of writes has."""
     sampled_keys: int
     live_keys: int
     """Keys whose newest record has a value. Aborted transactions count like others."""
@@ -129,13 +147,14 @@ class Summary:
         return self.log_end_offset - self.log_start_offset
 
     @cached_property
-    def _dirty_keys(self) -> int:
-        return sum(row.keys for row in self.writes_per_key if row.writes_min)
+    def _dirty_keys(self) -> float:
+        """Keys of the counted writes; each has gaps from the begin to the end."""
+        return sum(row.sum for row in self.gaps) / (self.dirty_records + 1)
 
     def distinct_keys(self, writes: float) -> float:
         """Return the expected number of different keys in a run of `writes` successive ones.
 
-        Up to the number of writes that were counted by key, this is what a random choice of them has. Beyond, the count grows by a
+        Up to the number of writes that were counted by key, this is the mean of all runs of that length. Beyond, the count grows by a
         power law, through the number of keys of the whole log if the clean part has more, or as it grew at the end of the counted
         ones. Between two of 64 points in each power of two the result is a straight line: a simulation needs millions of them.
         """
@@ -156,39 +175,57 @@ class Summary:
         if writes <= 0 or not counted:
             return min(max(writes, 0.0), float(self.keys))
         if writes <= counted:
-            return sum(
-                row.keys * _chance_of_any(row.writes / row.keys, writes, counted)
-                for row in self.writes_per_key
-                if row.writes
-            )
-        known = float(self._dirty_keys)
+            return self._mean_of_runs(writes)
+        known = self._dirty_keys
         before = self.first_dirty_offset - self.log_start_offset
         if before > 0 and self.keys > known > 0:
             exponent = math.log(self.keys / known) / math.log1p(before / counted)
             return known * math.pow(writes / counted, min(exponent, 1.0))
         return known + self._new_keys(writes)
 
+    def _mean_of_runs(self, writes: int) -> float:
+        """Return the mean number of keys in all runs of this length within the counted writes.
+
+        A run lacks a key if it is within one of its gaps, and a gap has one run less for each write that a run is longer. Few
+        runs are nearly as long as all writes, so between them the result is a straight line.
+        """
+        counted = self.dirty_records
+        longest = counted * 3 // 4
+        if writes > longest:
+            long_run = self._mean_of_runs(longest) if longest else 0.0
+            return long_run + (self._dirty_keys - long_run) * (writes - longest) / (counted - longest)
+        starts, gaps, sums = self._longer_gaps
+        at = bisect_right(starts, writes)
+        missed = sums[at] - writes * gaps[at]
+        if at:
+            row = self.gaps[at - 1]
+            width = 1 if row.gap_min < GAPS_EXACT else 1 << (row.gap_min.bit_length() - 4)
+            over = row.gap_min + width - 1 - writes
+            if over > 0:
+                missed += row.gaps * over / width * (over + 1) / 2
+        return max(0.0, self._dirty_keys - missed / (counted - writes + 1))
+
+    @cached_property
+    def _longer_gaps(self) -> tuple[list[int], list[float], list[float]]:
+        """The beginnings of the rows of `gaps`; for each position, the number and the sum of the gaps from that row on."""
+        rows = self.gaps[::-1]
+        gaps = list(accumulate((row.gaps for row in rows), initial=0.0))[::-1]
+        sums = list(accumulate((row.sum for row in rows), initial=0.0))[::-1]
+        return [row.gap_min for row in self.gaps], gaps, sums
+
     def _new_keys(self, writes: float) -> float:
         """Return the keys that come after the counted writes. The chance that a write has a new key falls by a power law.
 
-        By Good and Turing, the chance is that of the keys that were written once; at half of the writes it is found in the same way.
+        It goes through the chances in the second half of the counted writes and in the quarter before that.
         """
         counted = self.dirty_records
-        once = sum(row.writes for row in self.writes_per_key if row.writes_min == 1) / counted
-        half = (
-            sum(row.writes * math.pow(0.5, row.writes / row.keys - 1) for row in self.writes_per_key if row.writes)
-            / counted
-        )
-        if once <= 0 or half <= 0:
+        half, quarter = self._distinct(counted // 2), self._distinct(counted // 4)
+        late, early = (self._dirty_keys - half) / (counted - counted // 2), (half - quarter) / max(1, counted // 4)
+        if late <= 0 or early <= 0:
             return 0.0
-        exponent = 1 + min(0.0, math.log2(once / half))
+        falls_by = max(0.0, math.log2(early / late))
+        now = late * math.pow(0.75, falls_by)
+        exponent = 1 - falls_by
         if abs(exponent) < 1e-9:
-            return once * counted * math.log(writes / counted)
-        return once * counted * (math.pow(writes / counted, exponent) - 1) / exponent
-
-
-def _chance_of_any(marked: float, drawn: float, total: float) -> float:
-    """Return the chance that at least one of `marked` records is among `drawn` ones, of `total`."""
-    fewer, more = sorted((marked, drawn))
-    missed = 1 - more / max(total - (fewer - 1) / 2, more)
-    return -math.expm1(fewer * math.log(missed)) if missed > 0 else 1.0
+            return now * counted * math.log(writes / counted)
+        return now * counted * (math.pow(writes / counted, exponent) - 1) / exponent

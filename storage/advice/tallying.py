@@ -13,7 +13,17 @@ from ...protocol.records import HEADER_BYTES, RecordBatch, batch_size
 from ..filter.batch_chunks import unpacked, unreadable
 from ..kernel import LogTally, Stop
 from ..produce.txn_markers import read_marker
-from .summary import WRITES_EXACT, KeyRow, MeasuredSegment, OpenTransaction, Summary, TimeBucket
+from .summary import (
+    GAP_PARTS,
+    GAPS_EXACT,
+    WRITES_EXACT,
+    GapRow,
+    KeyRow,
+    MeasuredSegment,
+    OpenTransaction,
+    Summary,
+    TimeBucket,
+)
 
 SAMPLE_KEYS_MAX = 1 << 19
 """Keys of which the writes are counted. An estimate from a quarter of a million keys is right within a percent."""
@@ -28,6 +38,7 @@ OPEN_TRANSACTIONS_MAX = 100
 OFFSETS_MAX = 1 << 56
 """Largest number of offsets of a log. A larger one is that of a damaged batch, and no simulation could count so far."""
 _ROWS = 80
+_GAP_ROWS = 488
 
 
 class BatchTally:
@@ -53,8 +64,11 @@ class BatchTally:
         self._dirty_from = max(dirty_from, log_start_offset)
         self._record_bytes_max = record_bytes_max
         slots = 2 * sample_keys_max
-        table = memoryview(mmap.mmap(-1, 32 * (slots + _SLACK_SLOTS))).cast("Q")
-        self.kernel = LogTally(table, slots, sample_keys_max, self._dirty_from, secret, now_ms + FUTURE_MS, LATE_MS)
+        table = memoryview(mmap.mmap(-1, 40 * (slots + _SLACK_SLOTS))).cast("Q")
+        self._gaps = array("d", bytes(16 * _GAP_ROWS))
+        self.kernel = LogTally(
+            table, slots, sample_keys_max, self._dirty_from, secret, now_ms + FUTURE_MS, LATE_MS, self._gaps
+        )
         self.kernel.end_offset = log_start_offset
         self._buckets, self._begin_ms, self._width_ms = array("q", bytes(24 * BUCKETS)), -1, BUCKET_MS_MIN
         self._open: dict[int, OpenTransaction] = {}
@@ -132,6 +146,11 @@ class BatchTally:
             control_records=self._control_records,
             dirty_records=kernel.dirty_records,
             writes_per_key=tuple(rows),
+            gaps=tuple(
+                GapRow(gap_min=_gap_min(row), gaps=self._gaps[2 * row], sum=self._gaps[2 * row + 1])
+                for row in range(_GAP_ROWS)
+                if self._gaps[2 * row]
+            ),
             sampled_keys=kernel.keys,
             live_keys=kernel.live_keys * share,
             live_bytes=kernel.live_bytes * share,
@@ -202,6 +221,13 @@ class BatchTally:
 
 def _writes_min(row: int) -> int:
     return row if row < WRITES_EXACT else 1 << (row - WRITES_EXACT + 4)
+
+
+def _gap_min(row: int) -> int:
+    if row < GAPS_EXACT:
+        return row
+    power, part = divmod(row - GAPS_EXACT, GAP_PARTS)
+    return (GAP_PARTS + part) << (power + 1)
 
 
 def _first_offset(transaction: OpenTransaction) -> int:

@@ -39,8 +39,8 @@ class ServedTopic(NamedTuple):
     logs: list[ServedLog]
     config: LogConfig
     cleaner: CleanerSettings
-    is_assumed: bool
-    """Whether the brokers do not show the options of their cleaner, so that `cleaner` has the defaults."""
+    notes: list[str]
+    """Sentences on what is assumed or left out."""
 
 
 def look_up(cluster: ClusterViews, name: str) -> ServedTopic:
@@ -56,11 +56,15 @@ def look_up(cluster: ClusterViews, name: str) -> ServedTopic:
         raise CommandError(f"topic {name}: no partition has a leader")
     configs = {each.name: each.value for each in cluster.kafka.configs("topic", name)}
     config, _ = LogConfig.from_stored({name: value for name, value in configs.items() if value is not None})
-    cleaner = None
+    cleaner, notes = None, []
     leader = next(each.leader for each in topic.partitions if each.leader >= 0)
     with suppress(KafkaError):
         cleaner = _cleaner({each.name: each.value for each in cluster.kafka.configs("broker", str(leader))})
-    return ServedTopic(logs, config, cleaner or CleanerSettings(), cleaner is None)
+    if cleaner is None:
+        notes.append("The brokers do not show the options of their cleaner: the defaults are assumed.")
+    if len(logs) < len(topic.partitions):
+        notes.append(f"{len(topic.partitions) - len(logs)} partitions have no leader, and are left out.")
+    return ServedTopic(logs, config, cleaner or CleanerSettings(), notes)
 
 
 def _cleaner(configs: Mapping[str, str | None]) -> CleanerSettings | None:

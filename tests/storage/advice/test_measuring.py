@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
@@ -56,6 +57,8 @@ def test_all_counts_are_those_of_the_records(kernel: ModuleType, codec: int, mon
     assert sum(row.writes for row in found.writes_per_key) == 700
     by_row = Counter(count if count < 16 else 1 << (count.bit_length() - 1) for count in writes.values())
     assert {row.writes_min: row.keys for row in found.writes_per_key} == by_row
+    assert sum(row.gaps for row in found.gaps) == 700 + len(newest)
+    assert sum(row.sum for row in found.gaps) == 701 * len(newest)
     assert (sum(each.writes for each in found.buckets), sum(each.records for each in found.buckets)) == (700, 700)
     assert [each.base_offset for each in found.segments] == [each.base_offset for each in log.segments]
     assert {each.rolled_by for each in found.segments[:-1]} == {RollReason.SIZE}
@@ -130,15 +133,23 @@ def test_an_append_in_progress_is_left_out_and_damage_before_the_last_segment_is
         measured(log)
 
 
-def test_different_keys_of_a_run_are_those_of_a_random_choice() -> None:
+KEYS: dict[str, Callable[[random.Random, int], str]] = {
+    "at random": lambda rng, _: str(int(rng.paretovariate(0.7))),
+    "three times each": lambda _, number: str(number // 3),
+    "in turn": lambda _, number: str(number % 120),
+    "lately written": lambda rng, number: str(max(0, 1_000 + number // 20 - int(rng.paretovariate(0.5)))),
+}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_different_keys_of_a_run_are_those_of_the_mean_run(kind: str) -> None:
     rng = random.Random(2)
-    keys = [str(int(rng.paretovariate(0.7))) for _ in range(5_000)]
+    keys = [KEYS[kind](rng, number) for number in range(10_000)]
     log = make_log()
     for begin in range(0, 5_000, 100):
         append(log, *((key, "v") for key in keys[begin : begin + 100]))
     found = measured(log, sample_keys_max=1 << 13)
     for writes in (1, 10, 100, 1_000, 2_500, 5_000):
-        runs = [len(set(keys[begin : begin + writes])) for begin in range(0, 5_000, writes)]
+        runs = [len(set(keys[begin : begin + writes])) for begin in range(0, 5_001 - writes, max(1, writes // 10))]
         assert found.distinct_keys(writes) == pytest.approx(sum(runs) / len(runs), rel=0.05)
-    more = {*keys, *(str(int(rng.paretovariate(0.7))) for _ in range(5_000))}
-    assert found.distinct_keys(10_000) == pytest.approx(len(more), rel=0.1)
+    assert found.distinct_keys(10_000) == pytest.approx(len(set(keys)), rel=0.1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from ottla.storage.advice import simulating
 from ottla.storage.advice.prediction import DAY_MS, Age, Ages, Prediction
 from ottla.storage.advice.simulating import YEAR_MS, CleanerSettings, simulate
-from ottla.storage.advice.summary import KeyRow, Summary, TimeBucket
+from ottla.storage.advice.summary import GapRow, KeyRow, Summary, TimeBucket
 from ottla.storage.topics.config import COMPACT, DELETE, LogConfig
 from support.cleaner.traces import BACKOFF_MS, HOUR_MS, TRACES, run, summarized
 
@@ -50,11 +51,29 @@ def differences(real: Prediction, predicted: Prediction) -> dict[str, float]:
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_a_prediction_is_near_what_the_cleaner_did(trace: str, settings: str) -> None:
     config = LogConfig(**{"cleanup_policy": (COMPACT,)} | SETTINGS[settings])
-    summary = summarized(TRACES[trace], config)
+    summary = summarized(TRACES[trace].writes(), config)
     predicted = simulate(summary, config, AT_ONCE, begins_empty=True)
     within = WIDER.get((trace, settings), WITHIN)
-    wrong = {name: part for name, part in differences(run(TRACES[trace], config), predicted).items() if part > within}
+    wrong = {
+        name: part
+        for name, part in differences(run(TRACES[trace].writes(), config), predicted).items()
+        if part > within
+    }
     assert not wrong
+
+
+def gaps_of(rows: Sequence[KeyRow], writes: int) -> tuple[GapRow, ...]:
+    """Return the gaps of keys that are written at random times, by 40 quantiles."""
+    found: dict[int, list[float]] = {}
+    for row in rows:
+        count = row.writes // row.keys
+        lengths = [max(1, round(writes * (1 - (1 - (part + 0.5) / 40) ** (1 / count)))) for part in range(40)]
+        scale = row.keys * (writes + 1) / sum(lengths)
+        for length in lengths:
+            low = length if length < 16 else length >> length.bit_length() - 4 << length.bit_length() - 4
+            for at, more in enumerate((scale, scale * length)):
+                found.setdefault(low, [0.0, 0.0])[at] += more
+    return tuple(GapRow(gap_min=low, gaps=gaps, sum=total) for low, (gaps, total) in sorted(found.items()))
 
 
 def large_summary(keys: int) -> Summary:
@@ -79,6 +98,7 @@ def large_summary(keys: int) -> Summary:
         control_records=0,
         dirty_records=writes,
         writes_per_key=rows,
+        gaps=gaps_of(rows, writes),
         sampled_keys=1 << 18,
         live_keys=keys,
         live_bytes=keys * 199,
@@ -125,7 +145,7 @@ def test_a_simulation_ends_after_some_thousand_passes_at_the_same_cost_a_day(mon
     config = LogConfig(cleanup_policy=(COMPACT,), max_compaction_lag_ms=HOUR_MS)
     growing = large_summary(10**5)
     rows = (KeyRow(writes_min=64, keys=growing.dirty_records // 100, writes=growing.dirty_records),)
-    summary = replace(growing, writes_per_key=rows)
+    summary = replace(growing, writes_per_key=rows, gaps=gaps_of(rows, growing.dirty_records))
     whole = simulate(summary, config, CleanerSettings(), span_ms=20 * DAY_MS)
     monkeypatch.setattr(simulating, "PASSES_MAX", 100)
     part = simulate(summary, config, CleanerSettings(), span_ms=20 * DAY_MS)

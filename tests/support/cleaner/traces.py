@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from ottla.storage.advice.measuring import LogMeasuring
@@ -43,22 +44,32 @@ class Write(NamedTuple):
     is_transactional: bool = False
 
 
-def _trace(
-    key: Callable[[random.Random, int], str],
-    *,
-    batches: int = 1_500,
-    every_ms: Callable[[int], int] = lambda _: MINUTE_MS,
-    tombstones: float = 0.0,
-    is_transactional: bool = False,
-) -> list[Write]:
-    rng, at_ms, writes = random.Random(5), BEGIN_MS, list[Write]()
-    for number in range(batches):
-        pairs: list[Pair] = [
-            (key(rng, 10 * number + each), None if rng.random() < tombstones else "v" * 80) for each in range(10)
-        ]
-        writes.append(Write(at_ms, pairs, is_transactional))
-        at_ms += every_ms(number)
-    return writes
+class Trace(NamedTuple):
+    """A kind of writes. Its first batches do not depend on how many are made."""
+
+    key: Callable[[random.Random, int], str]
+    """Makes the key of a record from its number."""
+    every_ms: Callable[[int], int] = lambda _: MINUTE_MS
+    """Returns the time between a batch and the next."""
+    tombstones: float = 0.0
+    """Share of the records."""
+    is_transactional: bool = False
+    value_bytes: Callable[[random.Random], int] = lambda _: 80
+
+    def writes(self, batches: int = 1_500) -> list[Write]:
+        """Return the first batches, of ten records each."""
+        rng, at_ms, writes = random.Random(5), BEGIN_MS, list[Write]()
+        for number in range(batches):
+            pairs: list[Pair] = [
+                (
+                    self.key(rng, 10 * number + each),
+                    None if rng.random() < self.tombstones else "v" * self.value_bytes(rng),
+                )
+                for each in range(10)
+            ]
+            writes.append(Write(at_ms, pairs, self.is_transactional))
+            at_ms += self.every_ms(number)
+        return writes
 
 
 def _uniform(rng: random.Random, _: int) -> str:
@@ -73,19 +84,45 @@ def _growing(rng: random.Random, number: int) -> str:
     return f"{number:06}" if rng.random() < 0.15 else f"{rng.randrange(1_000):06}"
 
 
-TRACES: dict[str, list[Write]] = {
-    "uniform": _trace(_uniform),
-    "zipf": _trace(_zipf),
-    "bursts": _trace(_uniform, every_ms=lambda number: 4 * HOUR_MS if number % 150 == 149 else 2_000),
-    "growing keys": _trace(_growing),
-    "tombstones": _trace(_uniform, tombstones=0.3),
-    "transactions": _trace(_zipf, is_transactional=True, batches=1_000),
+def _in_turn(_: random.Random, number: int) -> str:
+    return f"group-{number % 120 // 12}-partition-{number % 12}"
+
+
+def _page(rng: random.Random, number: int) -> str:
+    """Return the key of a page of a wiki: mostly a page that was changed lately, sometimes a new one."""
+    return f"page-{max(0, 3_000 + number // 20 - int(rng.paretovariate(0.5))):06}"
+
+
+TRACES = {
+    "uniform": Trace(_uniform),
+    "zipf": Trace(_zipf),
+    "bursts": Trace(_uniform, lambda number: 4 * HOUR_MS if number % 150 == 149 else 2_000),
+    "growing keys": Trace(_growing),
+    "tombstones": Trace(_uniform, tombstones=0.3),
+    "transactions": Trace(_zipf, is_transactional=True),
+    "day and night": Trace(_zipf, lambda number: MINUTE_MS // 3 if number // 360 % 2 else 3 * MINUTE_MS),
+    "sizes": Trace(_uniform, value_bytes=lambda rng: min(2_000, int(20 * rng.paretovariate(1.0)))),
+    "consumer offsets": Trace(_in_turn, lambda _: 5_000, value_bytes=lambda _: 24),
+    "wiki": Trace(_page, tombstones=0.01, value_bytes=lambda rng: rng.randrange(60, 400)),
+    "_schemas": Trace(lambda _, number: f"subject-{number // 3}", lambda _: 10 * MINUTE_MS, tombstones=0.02),
 }
 
 
 def run(trace: Sequence[Write], config: LogConfig) -> Prediction:
     """Write a trace into a log and clean it as a broker does; return what the settings cost in fact."""
     return _Run(make_log(now_ms=BEGIN_MS, **config_values(config))).run(trace)
+
+
+def run_after(before: Sequence[Write], trace: Sequence[Write], today: LogConfig, config: LogConfig) -> Prediction:
+    """Write `before` and clean it wholly, change the settings, then do as `run` does."""
+    one = _Run(make_log(now_ms=BEGIN_MS, **config_values(today)))
+    for write in before:
+        one.write(write)
+    one.log.roll(before[-1].at_ms)
+    one.log.config = replace(today, min_cleanable_dirty_ratio=0.0, min_compaction_lag_ms=0)
+    one.clean(before[-1].at_ms)
+    one.log.config = config
+    return one.run(trace)
 
 
 def summarized(trace: Sequence[Write], config: LogConfig) -> Summary:
@@ -129,19 +166,29 @@ class _Run:
         """Offset of a superseded record -> time of the newer one's write."""
         self._tombstones: dict[int, int] = {}
         self._ages: tuple[list[Age], list[Age]] = [], []
+        self._begin_ms = BEGIN_MS
         self._sizes: list[tuple[int, int]] = [(0, 0)]
         self._passes = self._read_bytes = self._written_bytes = 0
 
+    def write(self, write: Write) -> None:
+        """Write a batch, and note what it supersedes."""
+        base_offset = _append(self.log, write)
+        for offset, (key, value) in enumerate(write.pairs, base_offset):
+            self._note(offset, key, value, write.at_ms)
+
     def run(self, trace: Sequence[Write]) -> Prediction:
-        now_ms = BEGIN_MS
+        """Write a trace, and clean when a pass is due; what was before does not count."""
+        begin_ms = now_ms = trace[0].at_ms
+        self._begin_ms = begin_ms
+        self._ages = [], []
+        self._sizes = [(0, self.log.size_bytes)]
+        self._passes = self._read_bytes = self._written_bytes = 0
         for write in trace:
             while now_ms < write.at_ms:
-                self._round(now_ms)
+                self.clean(now_ms)
                 now_ms += BACKOFF_MS
-            base_offset = _append(self.log, write)
-            for offset, (key, value) in enumerate(write.pairs, base_offset):
-                self._note(offset, key, value, write.at_ms)
-            self._sizes.append((write.at_ms - BEGIN_MS, self.log.size_bytes))
+            self.write(write)
+            self._sizes.append((write.at_ms - begin_ms, self.log.size_bytes))
         end_ms = trace[-1].at_ms
         left = [
             [Age(end_ms - since_ms, end_ms - since_ms, 1) for since_ms in kept.values()]
@@ -149,7 +196,7 @@ class _Run:
         ]
         superseded, tombstones = map(Ages.from_parts, self._ages, left)
         return Prediction.from_run(
-            span_ms=end_ms - BEGIN_MS,
+            span_ms=end_ms - begin_ms,
             sizes=self._sizes,
             passes=self._passes,
             read_bytes=self._read_bytes,
@@ -168,7 +215,7 @@ class _Run:
         if value is None:
             self._tombstones[offset] = at_ms
 
-    def _round(self, now_ms: int) -> None:
+    def clean(self, now_ms: int) -> None:
         """Delete, and clean as long as a pass is due."""
         if self.log.config.is_delete and delete_old_segments(self.log, now_ms, now_ms):
             self._note_removed(now_ms)
@@ -192,4 +239,4 @@ class _Run:
             for offset in [each for each in waiting if each not in left]:
                 age_ms = now_ms - waiting.pop(offset)
                 ages.append(Age(age_ms, age_ms, 1))
-        self._sizes.append((now_ms - BEGIN_MS, self.log.size_bytes))
+        self._sizes.append((now_ms - self._begin_ms, self.log.size_bytes))
