@@ -106,7 +106,7 @@ class Measured(NamedTuple):
 def run(options: argparse.Namespace) -> int:
     """Measure, simulate, and print the result."""
     from ...storage.advice.advising import Goals, advise
-    from ...storage.advice.notes import miss_text, notes
+    from ...storage.advice.notes import load_notes, miss_text, notes
 
     if options.data is None:
         from .kafka.asking import connected, naming_rights
@@ -135,7 +135,10 @@ def run(options: argparse.Namespace) -> int:
             scale=measured.scale,
             on_candidate=lambda number: progress.say(f"simulating settings {number} …"),
         )
+    measured.notes.extend(load_notes(advice.nearest.costs, found.cleaner))
     misses = [miss_text(miss, advice.nearest, usable, measured.scale) for miss in advice.nearest.misses]
+    if options.report:
+        _write_page(options.report, measured, advice, misses)
     if options.json:
         show_json(_json(measured, advice, goals._asdict(), misses))
     else:
@@ -180,10 +183,7 @@ def _served(options: argparse.Namespace, cluster: Any) -> Found:
             raise CommandError(f"{log.of} of {bootstrap_of(options)} cannot be read: {error.message}") from error
 
     sources = [Source(log.of, log.end - log.start, partial(measured, log)) for log in topic.logs]
-    notes = (
-        ["The brokers do not show the options of their cleaner: the defaults are assumed."] if topic.is_assumed else []
-    )
-    return Found(sources, topic.config, topic.cleaner, notes)
+    return Found(sources, topic.config, topic.cleaner, topic.notes)
 
 
 def _stored(options: argparse.Namespace) -> Found:
@@ -257,37 +257,67 @@ def _rows() -> tuple[tuple[str, str, Callable[[Any], str | None]], ...]:
     )
 
 
-def _show(measured: Measured, advice: Advice, misses: list[str], *, has_goal: bool) -> None:
-    from ...storage.advice.notes import size_text
-
-    show(
-        f"{visible(measured.topic)}: {measured.partitions} partitions, {size_text(measured.total('size_bytes'))},"
-        f" {measured.total('records'):.0f} records, {measured.total('keys'):.0f} keys,"
-        f" {measured.total('live_keys'):.0f} with a value"
-    )
-    for sentence in measured.notes:
-        show(folded(visible(sentence), terminal_width(), ""))
+def _columns(advice: Advice) -> list[tuple[str, Costs]]:
     columns = [("TODAY", advice.today.costs)]
     if advice.nearest is not advice.today:
         columns.append(("ADVISED" if advice.advised else "NEAREST", advice.nearest.costs))
-    show_table(
-        ["COSTS", *(name for name, _ in columns)], [_row(label, name, form, columns) for label, name, form in _rows()]
+    return columns
+
+
+def _header(measured: Measured) -> str:
+    from ...storage.advice.notes import size_text
+
+    return (
+        f"{measured.topic}: {measured.partitions} partitions, {size_text(measured.total('size_bytes'))},"
+        f" {measured.total('records'):.0f} records, {measured.total('keys'):.0f} keys,"
+        f" {measured.total('live_keys'):.0f} with a value"
     )
+
+
+def _commands(measured: Measured, advice: Advice) -> list[str]:
+    settings = [f"{name}={value}" for name, value in advice.nearest.changes.items()]
+    if not settings:
+        return []
+    kafkas = f"kafka-configs.sh --alter --entity-type topics --entity-name {measured.topic} --add-config"
+    return [
+        f"ottla configs alter topic:{measured.topic} {' '.join(settings)}",
+        f"{kafkas} {','.join(settings)}",
+    ]
+
+
+def _write_page(path: str, measured: Measured, advice: Advice, misses: list[str]) -> None:
+    from ...storage.advice.advice_page import page
+
+    columns = _columns(advice)
+    rows = [(str(label), [str(each or "-") for each in cells]) for label, *cells in _table(columns)]
+    text = page(measured.topic, _header(measured), measured.notes, columns, rows, misses, _commands(measured, advice))
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise CommandError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _show(measured: Measured, advice: Advice, misses: list[str], *, has_goal: bool) -> None:
+    show(visible(_header(measured)))
+    for sentence in measured.notes:
+        show(folded(visible(sentence), terminal_width(), ""))
+    columns = _columns(advice)
+    show_table(["COSTS", *(name for name, _ in columns)], _table(columns))
     if not has_goal:
         return
     for sentence in misses:
         show(folded(f"Not reached: {sentence}.", terminal_width(), ""))
     if advice.advised is None:
         show("No settings that were tried reach all goals; the nearest are shown.")
-    if not advice.nearest.changes:
-        if advice.advised is not None:
-            show("Today's settings reach the goals with the least work of the cleaner.")
-        return
-    settings = [f"{name}={value}" for name, value in advice.nearest.changes.items()]
-    show(f"ottla configs alter topic:{measured.topic} {' '.join(settings)}")
-    show(
-        f"kafka-configs.sh --alter --entity-type topics --entity-name {measured.topic} --add-config {','.join(settings)}"
-    )
+    elif not advice.nearest.changes:
+        show("Today's settings reach the goals with the least work of the cleaner.")
+    for line in _commands(measured, advice):
+        show(line)
+
+
+def _table(columns: list[tuple[str, Costs]]) -> list[list[object]]:
+    return [_row(label, name, form, columns) for label, name, form in _rows()]
 
 
 def _row(label: str, name: str, form: Any, columns: list[tuple[str, Costs]]) -> list[object]:
@@ -341,6 +371,7 @@ def add_options(parser: Parser) -> None:
         metavar="SIZE",
         help="bytes a second that the cleaner reads and writes, e.g. 5MB",
     )
+    parser.add_argument("--report", metavar="FILE", help="write the result as an HTML page with curves of the size")
     json_option(parser)
 
 

@@ -2,5 +2,5 @@
 
 Read in this order: `summary` (a measured log, as data), `tallying` (its counts, batch by batch), `measuring` (one pass over its
 files), `prediction` (what settings cost, as data), `simulating` (the cleaner in virtual time), `advising` (settings for a goal),
-`notes` (sentences), `directories` (the logs of a topic).
+`notes` (sentences), `advice_page` (HTML), `directories` (the logs of a topic).
 """

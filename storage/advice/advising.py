@@ -11,6 +11,7 @@ simulated over a few of the logs, and then the cheapest of them over all.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -30,6 +31,7 @@ _LAG_PARTS = (0.85, 0.7, 0.4)
 _SEGMENTS_MS = (_HOUR_MS, DAY_MS)
 RESERVE = 1.1
 """A goal is reached if this multiple of the predicted cost is within it: a prediction may be wrong by that."""
+CURVE_POINTS = 200
 SEARCHED_LOGS = 4
 """Logs over which all candidates are simulated."""
 FINALISTS = 4
@@ -57,6 +59,10 @@ class Costs:
     cleaner_bytes_per_s: float
     thread_hours_per_day: float
     passes_per_day: float
+    span_ms: int
+    """The time that was simulated."""
+    curve_bytes: tuple[int, ...]
+    """The size at `CURVE_POINTS` times at even distances, the first at the begin and the last at the end."""
     superseded_p50_ms: int | None
     superseded_p99_ms: int | None
     superseded_longest_ms: int | None
@@ -74,11 +80,19 @@ class Costs:
             / 86_400,
             thread_hours_per_day=scale * sum(each.busy_ms_per_day for each in found) / _HOUR_MS,
             passes_per_day=scale * sum(each.passes / max(1, each.span_ms) for each in found) * DAY_MS,
+            span_ms=max((each.span_ms for each in found), default=0),
+            curve_bytes=tuple(round(scale * sum(sizes)) for sizes in zip(*map(_curve, found), strict=True)),
             superseded_p50_ms=_largest(each.superseded.p50_ms for each in found),
             superseded_p99_ms=_largest(each.superseded.p99_ms for each in found),
             superseded_longest_ms=_largest(each.superseded.longest_ms for each in found),
             tombstone_longest_ms=_largest(each.tombstones.longest_ms for each in found),
         )
+
+
+def _curve(found: Prediction) -> list[int]:
+    times = [at_ms for at_ms, _ in found.sizes]
+    wanted = (found.span_ms * number // (CURVE_POINTS - 1) for number in range(CURVE_POINTS))
+    return [found.sizes[max(0, bisect_right(times, at_ms) - 1)][1] for at_ms in wanted]
 
 
 def _largest(values: Iterator[int | None]) -> int | None:

@@ -6,12 +6,15 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from ..topics.config import LogConfig
-from .advising import RESERVE, Candidate, Miss
+from .advising import RESERVE, Candidate, Costs, Miss
 from .prediction import DAY_MS
+from .simulating import CleanerSettings
 from .summary import Summary
 
 _SIZES = {"TB": 10**12, "GB": 10**9, "MB": 10**6, "KB": 10**3}
 _TIMES = {"d": DAY_MS, "h": 3_600_000, "m": 60_000, "s": 1_000}
+BUSY = 0.5
+"""Part of the time of the cleaner's threads up to which passes seldom wait for each other."""
 _RESERVED = f" less {100 * RESERVE - 100:.0f} % for errors of the prediction"
 FEW_DIRTY_RECORDS = 1_000
 """With fewer records in the dirty part, it says little on how often a key is written."""
@@ -82,6 +85,16 @@ def notes(summaries: Sequence[Summary], config: LogConfig) -> Iterator[str]:
         yield f"Only {time_text(measured_ms)} of writes were measured. The prediction repeats them."
     if config.ottla_key_retention_ms >= 0:
         yield f"The simulation ignores ottla.key.retention.ms={config.ottla_key_retention_ms}."
+
+
+def load_notes(costs: Costs, cleaner: CleanerSettings) -> Iterator[str]:
+    """Yield a sentence if the passes of all logs hardly fit into a day: each was simulated as if it were alone."""
+    hours = 24 * cleaner.threads
+    if costs.thread_hours_per_day > BUSY * hours:
+        yield (
+            f"The passes of all partitions take {costs.thread_hours_per_day:.1f} hours a day, and {cleaner.threads} cleaner threads of"
+            f" a broker have {hours}. If the partitions are on one broker, passes come later than predicted."
+        )
 
 
 def longest_silence_ms(summaries: Sequence[Summary]) -> int:

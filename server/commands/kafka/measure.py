@@ -57,9 +57,11 @@ def look_up(cluster: ClusterViews, name: str) -> ServedTopic:
     configs = {each.name: each.value for each in cluster.kafka.configs("topic", name)}
     config, _ = LogConfig.from_stored({name: value for name, value in configs.items() if value is not None})
     cleaner, notes = None, []
-    leader = next(each.leader for each in topic.partitions if each.leader >= 0)
+    leader = next((each.leader for each in topic.partitions if each.leader >= 0), None)
     with suppress(KafkaError):
-        cleaner = _cleaner({each.name: each.value for each in cluster.kafka.configs("broker", str(leader))})
+        cleaner = _cleaner(
+            {each.name: each.value for each in cluster.kafka.configs("broker", "" if leader is None else str(leader))}
+        )
     if cleaner is None:
         notes.append("The brokers do not show the options of their cleaner: the defaults are assumed.")
     if len(logs) < len(topic.partitions):
