@@ -108,6 +108,8 @@ def run(options: argparse.Namespace) -> int:
     from ...storage.advice.advising import Goals, advise
     from ...storage.advice.notes import load_notes, miss_text, notes
 
+    if options.report:
+        _write(options.report, "")  # before the measurement, which may take long
     if options.data is None:
         from .kafka.asking import connected, naming_rights
 
@@ -291,6 +293,10 @@ def _write_page(path: str, measured: Measured, advice: Advice, misses: list[str]
     columns = _columns(advice)
     rows = [(str(label), [str(each or "-") for each in cells]) for label, *cells in _table(columns)]
     text = page(measured.topic, _header(measured), measured.notes, columns, rows, misses, _commands(measured, advice))
+    _write(path, text)
+
+
+def _write(path: str, text: str) -> None:
     try:
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)

@@ -506,7 +506,7 @@ class Simulation:
 
     def _newest(self, begin: int, end: int, written_to: int) -> float:
         """Return how many keys have their last write below `written_to` from `begin` to `end`."""
-        return self._distinct(written_to - begin) - self._distinct(written_to - end)
+        return max(0.0, self._distinct(written_to - begin) - self._distinct(written_to - end))
 
     def _overwritten(self, begin: int, end: int, removed_ms: int) -> Iterator[Age]:
         """Yield the ages of the records that the writes from `begin` to `end` have superseded, if they are in the log."""
@@ -536,7 +536,7 @@ class Simulation:
             high = min(mapped, max(low + self._batch_writes, (low + clean_to) // 2))
             batches, before = (high - low) / self._batch_writes, later
             later = self._distinct(clean_to - high)
-            newest = before - later
+            newest = max(0.0, before - later)
             share = (high - min(max(low, tombstones_from), high)) / (high - low)
             tombstones = self._tombstone_share * newest * share
             values = (1 - self._tombstone_share) * newest

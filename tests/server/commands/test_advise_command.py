@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import ottla
 from ottla.server.commands import advise
 from ottla.server.commands.cli import main
+from ottla.storage.advice.advising import CURVE_POINTS
 from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import MetaProperties, OffsetCheckpoint, write_meta_properties
 from ottla.storage.disk.os_files import OsFiles
@@ -75,6 +77,21 @@ def test_settings_are_advised_that_reach_the_goal_and_the_line_sets_them(
     last = capsys.readouterr().out.splitlines()[-1]
     settings = ",".join(f"{name}={value}" for name, value in found["nearest"]["changes"].items())
     assert last == f"kafka-configs.sh --alter --entity-type topics --entity-name t --add-config {settings}"
+
+
+def test_the_report_is_a_page_with_a_curve_for_each_of_the_settings(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.html"
+    line = ["advise", "t", "--data", str(data), "--erase-within", "24h", "--report"]
+    assert main([*line, str(page)]) == 0
+    shown, text = capsys.readouterr().out, page.read_text()
+    assert (text.count("<polyline"), text.count("<script"), text.count("NaN")) == (2, 0, 0)
+    points = re.findall(r'points="([^"]+)"', text)
+    assert [len(each.split()) for each in points] == [CURVE_POINTS] * 2
+    assert shown.splitlines()[-1] in text.replace("&gt;", ">")
+    assert main([*line, str(tmp_path / "absent" / "page.html")]) == 1
+    assert "cannot write" in capsys.readouterr().err
 
 
 def test_a_goal_that_cannot_be_reached_is_refused_with_the_nearest(

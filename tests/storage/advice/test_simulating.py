@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from ottla.storage.advice.simulating import YEAR_MS, CleanerSettings, simulate
 from ottla.storage.advice.summary import GapRow, KeyRow, Summary, TimeBucket
 from ottla.storage.topics.config import COMPACT, DELETE, LogConfig
 from support.cleaner.traces import BACKOFF_MS, HOUR_MS, TRACES, run, summarized
+from support.sizes import some
 
 AT_ONCE = CleanerSettings(bytes_per_s=1e15, backoff_ms=BACKOFF_MS)
 """A cleaner whose passes take no time, as those of the moved clock."""
@@ -47,8 +49,7 @@ def differences(real: Prediction, predicted: Prediction) -> dict[str, float]:
     return {name: abs(found / wanted - 1) for name, (wanted, found) in pairs.items() if wanted}
 
 
-@pytest.mark.parametrize("trace", TRACES)
-@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize("trace, settings", some(product(TRACES, SETTINGS), 17))
 def test_a_prediction_is_near_what_the_cleaner_did(trace: str, settings: str) -> None:
     config = LogConfig(**{"cleanup_policy": (COMPACT,)} | SETTINGS[settings])
     summary = summarized(TRACES[trace].writes(), config)

@@ -104,7 +104,7 @@ TRACES = {
     "sizes": Trace(_uniform, value_bytes=lambda rng: min(2_000, int(20 * rng.paretovariate(1.0)))),
     "consumer offsets": Trace(_in_turn, lambda _: 5_000, value_bytes=lambda _: 24),
     "wiki": Trace(_page, tombstones=0.01, value_bytes=lambda rng: rng.randrange(60, 400)),
-    "_schemas": Trace(lambda _, number: f"subject-{number // 3}", lambda _: 10 * MINUTE_MS, tombstones=0.02),
+    "_schemas": Trace(lambda _, number: f"subject-{number // 3}", lambda _: 5 * MINUTE_MS, tombstones=0.02),
 }
 
 
