@@ -129,7 +129,7 @@ class Advice(NamedTuple):
     nearest: Candidate
     """The advised one, or the one that comes nearest."""
     cheaper: Candidate | None
-    """Of the candidates with less work than the advised one, that with the most. None of them reaches all goals."""
+    """The candidate with the most work of those with less than the advised one. None of those reaches all goals."""
 
 
 def spread(sizes: Sequence[int], most: int) -> list[int]:
@@ -178,7 +178,7 @@ def advise(
 
 
 class _Search(NamedTuple):
-    """What all candidates have in common."""
+    """The part that all candidates have in common."""
 
     summaries: Sequence[Summary]
     cleaner: CleanerSettings

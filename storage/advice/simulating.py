@@ -204,7 +204,7 @@ def simulate(
 
 
 class TooManySegmentsError(Exception):
-    """The log has so many segments that a simulation would take too long."""
+    """The log has too many segments for a simulation of a few seconds."""
 
 
 class Simulation:

@@ -180,7 +180,9 @@ STRANGE: dict[str, tuple[Callable[[Log], None], str]] = {
 
 
 @each_case("name", STRANGE)
-def test_what_a_prediction_does_not_know_is_said(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sentence_says_what_a_prediction_does_not_know(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write, sentence = STRANGE[name]
     path = tmp_path / name
     path.mkdir()
@@ -194,7 +196,7 @@ def test_what_a_prediction_does_not_know_is_said(name: str, tmp_path: Path, caps
     assert [each for each in found["notes"] if each.startswith(sentence)], found["notes"]
 
 
-def test_of_many_partitions_some_are_measured(
+def test_some_of_many_partitions_are_measured(
     data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for partition in range(1, 4):
