@@ -196,7 +196,7 @@ def test_a_sentence_says_what_a_prediction_does_not_know(
     assert [each for each in found["notes"] if each.startswith(sentence)], found["notes"]
 
 
-def test_some_of_many_partitions_are_measured(
+def test_a_topic_of_many_partitions_is_measured_in_part(
     data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for partition in range(1, 4):
