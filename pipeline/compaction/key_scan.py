@@ -37,7 +37,7 @@ from ...protocol.records import (
 )
 from ...storage.disk import paths
 from ...storage.disk.files import Files
-from ...storage.filter.batch_chunks import ChunkReader, unpacked
+from ...storage.filter.batch_chunks import ChunkReader, place_of, unpacked
 from ...storage.filter.map_builder import MapBuilder
 from ...storage.filter.offset_map import OffsetMap
 from ...storage.filter.transaction_state import PassTransactions

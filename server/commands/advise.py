@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .frame.errors import DONE, SAID_NO, CommandError, wrong_call
 from .frame.options import bootstrap_of, bootstrap_option, duration_ms, json_option
 from .frame.parser import Command, Parser
-from .frame.printing import folded, show, show_json, show_table, terminal_width, visible
+from .frame.printing import folded, show, show_json, show_table, terminal_width, visible, write_report
 from .frame.terminal import Progress
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Measured(NamedTuple):
 
     def total(self, name: str) -> float:
         """Return the sum of a field over all logs."""
-        return self.scale * sum(getattr(summary, name) for _, summary in self.logs)
+        return float(self.scale * sum(getattr(summary, name) for _, summary in self.logs))
 
 
 def run(options: argparse.Namespace) -> int:
@@ -109,7 +109,7 @@ def run(options: argparse.Namespace) -> int:
     from ...storage.advice.notes import load_notes, miss_text, notes
 
     if options.report:
-        _write(options.report, "")  # before the measurement, which may take long
+        write_report(options.report, "")  # before the measurement, which may take long
     if options.data is None:
         from .kafka.asking import connected, naming_rights
 
@@ -293,15 +293,7 @@ def _write_page(path: str, measured: Measured, advice: Advice, misses: list[str]
     columns = _columns(advice)
     rows = [(str(label), [str(each or "-") for each in cells]) for label, *cells in _table(columns)]
     text = page(measured.topic, _header(measured), measured.notes, columns, rows, misses, _commands(measured, advice))
-    _write(path, text)
-
-
-def _write(path: str, text: str) -> None:
-    try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise CommandError(f"cannot write {path}: {error.strerror}") from error
+    write_report(path, text)
 
 
 def _show(measured: Measured, advice: Advice, misses: list[str], *, has_goal: bool) -> None:

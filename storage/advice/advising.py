@@ -217,7 +217,7 @@ def _work(candidate: Candidate) -> tuple[float, int]:
 def _candidates(config: LogConfig, goals: Goals) -> Iterator[LogConfig]:
     lags_ms = [config.max_compaction_lag_ms]
     if goals.erase_within_ms is not None:
-        lags_ms = [max(1, int(goals.erase_within_ms * part) // 1_000 * 1_000) for part in _LAG_PARTS]
+        lags_ms = [max(1_000, int(goals.erase_within_ms * part) // 1_000 * 1_000) for part in _LAG_PARTS]
     for lag_ms in lags_ms:
         for ratio in (config.min_cleanable_dirty_ratio, *_RATIOS):
             for segment_ms in (config.segment_ms, *(each for each in _SEGMENTS_MS if each < config.segment_ms)):

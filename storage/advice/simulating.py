@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple, cast
 
 from ...protocol.records import HEADER_BYTES
 from ..cleaning.cleaner import group_segments
-from ..cleaning.dirtiness import Dirtiness, dirtiness_of, first_dirty_offset
+from ..cleaning.dirtiness import Dirtiness, Measurable, dirtiness_of, first_dirty_offset
 from ..filter.offset_map import entries_max
 from ..logs.log_reader import LogReader
 from ..logs.retention import deletable_segments
@@ -38,8 +39,8 @@ _OFFSET_ENTRY_BYTES, _TIME_ENTRY_BYTES = 8, 12
 INTERVALS_MAX = 4_000
 """Largest number of intervals of time with writes in a simulation that does not begin empty."""
 LOOKS_MAX, _LOOK = 10_000_000, 100
-"""Bound on the work of one run: segments that the cleaner looks at, and as many for each look itself. A second or two."""
-_COARSER = 8
+"""Bound on the work of one run: segments that the cleaner looks at or a roll moves, and `_LOOK` more for each of both."""
+_COARSER, _ATTEMPTS = 8, 12
 PASSES_MAX = 3_000
 """A simulation ends after this number of passes: all that follow are like them."""
 CLEANED_BYTES_PER_S = 100_000_000
@@ -101,7 +102,7 @@ class VirtualSegment:
 
 
 class VirtualLog:
-    """A log of such segments; `cleaning.dirtiness.Measurable`, and the part of `LogReader` that the other rules read."""
+    """A log of such segments: the parts of `cleaning.dirtiness.Measurable` and of `LogReader` that the rules read."""
 
     failure = None
 
@@ -187,20 +188,20 @@ def simulate(
             completely clean.
 
     Raises:
-        ValueError: The summary has no record with a time, or the log is not compacted.
+        ValueError: The summary has no record with a time, or its numbers cannot be those of a log; or the log is not compacted.
     """
-    coarser = 1
-    while True:
+    for attempt in range(_ATTEMPTS):
+        coarser = _COARSER**attempt
         tried = replace(
             config,
             segment_bytes=config.segment_bytes * coarser,
             segment_index_bytes=config.segment_index_bytes * coarser,
             segment_ms=min(config.segment_ms * coarser, MAX_LONG),
         )
-        try:
-            return Simulation(summary, tried, cleaner, span_ms=span_ms, begins_empty=begins_empty).run()
-        except TooManySegmentsError:
-            coarser *= _COARSER
+        with suppress(TooManySegmentsError):
+            one = Simulation(summary, tried, cleaner, span_ms=span_ms, begins_empty=begins_empty)
+            return one.run(ends_early=attempt == _ATTEMPTS - 1)
+    raise ValueError("the offsets or sizes cannot be those of a log")
 
 
 class TooManySegmentsError(Exception):
@@ -256,18 +257,26 @@ class Simulation:
         self._superseded: list[Age] = []
         self._expired: list[Age] = []
 
-    def run(self) -> Prediction:
+    def run(self, *, ends_early: bool = False) -> Prediction:
         """Simulate the whole time.
+
+        Args:
+            ends_early: Return what there is at the moment at which the error would be raised.
 
         Raises:
             TooManySegmentsError: The cleaner would look at more than `LOOKS_MAX` segments.
         """
         self._note_size()
-        for begin_ms, end_ms, writes in self._flow():
-            self._write(begin_ms, end_ms, writes)
-            if self._costs.passes >= PASSES_MAX:
-                self._end_ms = self._now_ms
-        self._work(self._end_ms)
+        try:
+            for begin_ms, end_ms, writes in self._flow():
+                self._write(begin_ms, end_ms, writes)
+                if self._costs.passes >= PASSES_MAX:
+                    self._end_ms = self._now_ms
+            self._work(self._end_ms)
+        except TooManySegmentsError:
+            if not ends_early:
+                raise
+            self._end_ms = self._now_ms
         return self._prediction()
 
     # Writes
@@ -327,12 +336,13 @@ class Simulation:
         count, log = -(-writes // self._batch_writes), self._log
         batch_bytes = round(self._write_bytes * self._batch_writes)
         done = 0
-        while done < count:
+        while done < count and self._costs.passes < PASSES_MAX:
             now_ms = begin_ms + (end_ms - begin_ms) * done // count
             self._work(now_ms)
             rolls = next_roll(cast(LogReader, log))
             if rolls and (rolls.free_bytes < batch_bytes or (rolls.from_ms is not None and now_ms >= rolls.from_ms)):
                 log.roll(now_ms)
+                self._spend(len(log.segments))
                 self._check_ms = min(self._check_ms, self._round(now_ms))
                 continue
             free_bytes, until_ms = (self._config.segment_bytes, MAX_LONG) if rolls is None else rolls[2::-2]
@@ -378,16 +388,19 @@ class Simulation:
             else:
                 return
 
+    def _spend(self, segments: int) -> None:
+        self._looks += _LOOK + segments
+        if self._looks > LOOKS_MAX:
+            raise TooManySegmentsError
+
     def _look(self) -> None:
         """One round: delete, and begin a pass if it is due."""
         now_ms, log = self._now_ms, self._log
-        self._looks += _LOOK + len(log.segments)
-        if self._looks > LOOKS_MAX:
-            raise TooManySegmentsError
+        self._spend(len(log.segments))
         if self._config.is_delete:
             self._retain()
-        self._dirty_from = first_dirty_offset(log, self._dirty_from)[0]
-        found = dirtiness_of(log, self._dirty_from, now_ms)
+        self._dirty_from = first_dirty_offset(cast(Measurable, log), self._dirty_from)[0]
+        found = dirtiness_of(cast(Measurable, log), self._dirty_from, now_ms)
         if found.is_due_under(self._config):
             self._begin_pass(found)
         else:

@@ -35,7 +35,7 @@ FUTURE_MS = 86_400_000
 LATE_MS = 3_600_000
 OPEN_TRANSACTIONS_MAX = 100
 """Open transactions in a summary, the oldest."""
-OFFSETS_MAX = 1 << 56
+OFFSETS_MAX = 1 << 48
 """Largest number of offsets of a log. A larger one is that of a damaged batch, and no simulation could count so far."""
 _ROWS = 80
 _GAP_ROWS = 488

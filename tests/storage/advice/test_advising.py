@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ def _part(value: float, part: float) -> int:
 
 def costs_in_fact(candidate: Candidate, trace: list[Write]) -> Goals:
     """Return what the real cleaner makes of these settings, after the measured batches."""
-    changes = {
+    changes: dict[str, Any] = {
         TOPIC_OPTIONS[name].attribute: TOPIC_OPTIONS[name].parse(value) for name, value in candidate.changes.items()
     }
     real = run_after(trace[:MEASURED], trace[MEASURED:], TODAY, replace(TODAY, **changes))

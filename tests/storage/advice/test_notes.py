@@ -29,7 +29,12 @@ def test_sizes_and_times_have_the_largest_fitting_unit() -> None:
         ("uniform", Goals(erase_within_ms=60_000), CleanerSettings(bytes_per_s=500), "one clean pass takes"),
         ("uniform", Goals(disk_bytes=1_000), CleanerSettings(), "the newest values of the keys are 124 KB unpacked"),
         ("uniform", Goals(bootstrap_bytes=1_000), CleanerSettings(), "a new reader reads"),
-        ("uniform", Goals(cleaner_bytes_per_s=0), CleanerSettings(), "each pass reads and writes the whole log"),
+        (
+            "uniform",
+            Goals(HOUR_MS, cleaner_bytes_per_s=0),
+            CleanerSettings(),
+            "each pass reads and writes the whole log",
+        ),
     ],
 )
 def test_a_goal_that_is_not_reached_has_a_reason(
@@ -38,8 +43,8 @@ def test_a_goal_that_is_not_reached_has_a_reason(
     summary = summarized(TRACES[trace].writes(300), CONFIG)
     found = advise([summary], CONFIG, cleaner, goals, span_ms=2 * HOUR_MS)
     assert found.advised is None
-    (miss,) = found.nearest.misses
-    assert sentence in miss_text(miss, found.nearest, [summary], 1.0)
+    texts = [miss_text(miss, found.nearest, [summary], 1.0) for miss in found.nearest.misses]
+    assert [text for text in texts if sentence in text], texts
 
 
 def test_passes_that_hardly_fit_into_a_day_are_reported() -> None:

