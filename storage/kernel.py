@@ -15,6 +15,7 @@ for other modules.
     RecordWalk     both, in pieces         one compressed batch      -> the same as `check_records` and `find_record`
     record_columns Spark's tasks           records of many batches   -> the place and length of each field
     digests        the same                keys                      -> 128 bits of BLAKE2b each
+    LogTally       advice                  batches of a whole log    -> records by time, keys by how often they are written
 
 The table contains, in slots of 16 bytes, 96 bits of a keyed hash of each key and the *ordinal* of its newest record: the
 record's number in the dirty part, so that gaps in the offsets cost nothing.
@@ -114,6 +115,8 @@ ENTRY_MAX = cython.declare(i64, 0x7FFFFFFF)  # largest relative offset and posit
 OFFSET_LIMIT = cython.declare(i64, 1 << 62)
 BLOCK = cython.declare(i64, 64)
 VERSION_BYTES = cython.declare(i64, 8)
+TALLY_ROWS = cython.declare(i64, 80)
+GAP_ROWS = cython.declare(i64, 488)
 
 # Reasons why a call returned.
 DONE = cython.declare(cython.int, 0)
@@ -1966,6 +1969,308 @@ def header_columns(
     with cython.nogil:
         found = fill_headers(b, places, counts, out, total)
     return found
+
+
+@cython.final
+@cython.cclass
+class LogTally:
+    """Counts of a log's records by time, and how often the keys of a sample were written."""
+
+    # Slots of five words, in order of the first: fingerprint (0: free), writes, size of the newest record and whether it has
+    # no value, end of the hash and whether the clean part has the key, number of the last dirty record (0: none).
+    table: u64[::1]
+    slots: u64
+    last: i64  # position of the slot that stays free
+    keys_max: i64
+    mask: u64
+    secret: bytes
+    k0: u64
+    k1: u64
+    start: i64
+    buckets: i64[::1]
+    begin_ms: i64
+    width_ms: i64
+    latest_ms: i64
+    newest_ms: i64  # the largest timestamp so far that is not of the future
+    late_ms: i64
+    gaps: cython.double[::1]
+    keys = cython.declare(i64, visibility="public")
+    sample_bits = cython.declare(i64, visibility="public")
+    batches = cython.declare(i64, visibility="public")
+    records = cython.declare(i64, visibility="public")
+    record_bytes = cython.declare(i64, visibility="public")
+    tombstones = cython.declare(i64, visibility="public")
+    tombstone_bytes = cython.declare(i64, visibility="public")
+    keyless = cython.declare(i64, visibility="public")
+    dirty_records = cython.declare(i64, visibility="public")
+    untimed = cython.declare(i64, visibility="public")
+    future = cython.declare(i64, visibility="public")
+    late = cython.declare(i64, visibility="public")
+    end_offset = cython.declare(i64, visibility="public")
+    max_timestamp = cython.declare(i64, visibility="public")
+    live_keys = cython.declare(i64, visibility="public")
+    live_bytes = cython.declare(i64, visibility="public")
+    known_keys = cython.declare(i64, visibility="public")
+
+    def __init__(self, table, slots: i64, keys_max: i64, start: i64, secret: bytes, latest_ms: i64, late_ms: i64, gaps):
+        self.table = table
+        self.last = len(self.table) - 5
+        if slots < 1 or slots > 0xFFFFFFFF or 5 * slots > self.last or keys_max < 1 or self.table[self.last] != 0:
+            raise ValueError("the table needs a free slot behind its slots")
+        self.gaps = gaps
+        if self.last % 5 or len(self.gaps) != 2 * GAP_ROWS:
+            raise ValueError("the table or the gaps have another size")
+        self.slots = slots
+        self.keys_max = keys_max
+        self.start = start
+        self.secret = secret
+        self.k0 = int.from_bytes(secret[:8], "little")
+        self.k1 = int.from_bytes(secret[8:16], "little")
+        self.mask = 0
+        self.keys = self.sample_bits = self.batches = self.records = self.record_bytes = self.tombstones = 0
+        self.tombstone_bytes = self.keyless = self.dirty_records = self.end_offset = 0
+        self.live_keys = self.live_bytes = self.known_keys = self.untimed = self.future = self.late = 0
+        self.latest_ms = latest_ms
+        self.late_ms = late_ms
+        self.newest_ms = -1
+        self.max_timestamp = -1
+        self.set_buckets(array("q"), 0, 1)
+
+    def set_buckets(self, buckets, begin_ms: i64, width_ms: i64):
+        self.buckets = buckets
+        self.begin_ms = begin_ms
+        self.width_ms = width_ms
+
+    def take(self, b: cython.const[u8][::1], pos: i64, stop: i64):
+        """Take whole batches of b[pos:stop]; returns (position, Stop)."""
+        size: i64
+        status: cython.int = DONE
+        if pos < 0 or stop > len(b):
+            raise IndexError("a chunk ends where its buffer does")
+        with cython.nogil:
+            while True:
+                size = batch_size(b, pos, stop)
+                if size <= 0:
+                    if size < 0:
+                        status = CORRUPT
+                    break
+                if b[pos + ATTRIBUTES] & (TRANSACTIONAL | CONTROL_BATCH):
+                    status = TRANSACTION
+                    break
+                if b[pos + ATTRIBUTES] & CODEC_MASK and big32(b, pos + COUNT) > 0:
+                    status = COMPRESSED
+                    break
+                status = self.take_batch(b, pos, b, pos + HEADER, pos + size)
+                if status != DONE:
+                    break
+                pos += size
+        return pos, status
+
+    def take_block(self, b: cython.const[u8][::1], pos: i64, block: cython.const[u8][::1]):
+        """Take one batch, whose header is at `pos` and whose records, unpacked, are `block`; returns a Stop."""
+        status: cython.int = CORRUPT
+        if pos < 0 or len(b) - pos < HEADER:
+            raise IndexError("a header ends where its buffer does")
+        with cython.nogil:
+            if batch_size(b, pos, pos + HEADER) >= 0:
+                status = self.take_batch(b, pos, block, 0, len(block))
+        return status
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(-1)
+    def take_batch(
+        self, b: cython.const[u8][::1], pos: i64, block: cython.const[u8][::1], p: i64, end: i64
+    ) -> cython.int:
+        base: i64 = big64(b, pos)
+        last: i64 = base + big32(b, pos + LAST_DELTA)
+        count: i64 = big32(b, pos + COUNT)
+        timestamp: i64 = big64(b, pos + MAX_TIMESTAMP)
+        bucket: i64 = -1
+        _i: i64
+        at: i64
+        size: i64
+        delta: i64
+        _skipped: i64
+        record_end: i64
+        head: u64
+        tail: u64
+        if count > (end - p) // RECORD_MIN:
+            return CORRUPT
+        if 0 <= timestamp <= self.latest_ms and count > 0:
+            if timestamp < self.begin_ms or (timestamp - self.begin_ms) // self.width_ms >= len(self.buckets) // 3:
+                return FLUSH
+            bucket = 3 * ((timestamp - self.begin_ms) // self.width_ms)
+        for _i in range(count):
+            size, at = varint(block, p, end)
+            if at < 0 or size < 1 or size > end - at:
+                return CORRUPT
+            record_end = at + size
+            _skipped, at = varlong(block, at + 1, record_end)
+            if at < 0:
+                return CORRUPT
+            delta, at = varint(block, at, record_end)
+            if at < 0:
+                return CORRUPT
+            size, at = varint(block, at, record_end)
+            if at < 0 or at >= record_end or size >= record_end - at:  # the value's length comes after the key
+                return CORRUPT
+            if size < 0:
+                self.keyless += 1
+                size = 0
+            else:
+                if cython.compiled:
+                    head, tail = siphash(self.k0, self.k1, block, at, size)
+                else:
+                    head, tail = fingerprint(self.secret, block, at, size)
+                if tail & self.mask == 0:
+                    self.put(head, tail, (record_end - p) << 1 | block[at + size] & 1, base + delta >= self.start)
+            if block[at + size] & 1:
+                self.tombstones += 1
+                self.tombstone_bytes += record_end - p
+            if base + delta >= self.start:
+                self.dirty_records += 1
+            p = record_end
+        if p != end:
+            return CORRUPT
+        size = big32(b, pos + LENGTH) + OVERHEAD
+        self.batches += 1
+        self.records += count
+        self.record_bytes += size - HEADER
+        self.max_timestamp = max(self.max_timestamp, timestamp)
+        if timestamp < 0:
+            self.untimed += count
+        elif timestamp > self.latest_ms:
+            self.future += count
+        elif timestamp < self.newest_ms - self.late_ms:
+            self.late += count
+        else:
+            self.newest_ms = max(self.newest_ms, timestamp)
+        if bucket >= 0:
+            self.buckets[bucket] += max(0, last + 1 - self.end_offset)
+            self.buckets[bucket + 1] += count
+            self.buckets[bucket + 2] += size
+        self.end_offset = max(self.end_offset, last + 1)
+        return DONE
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(-1)
+    def put(self, head: u64, tail: u64, newest: i64, is_dirty: cython.bint) -> cython.int:
+        """Count a write of a key of the sample."""
+        at: i64
+        free: i64
+        if head == 0:
+            head = 1
+        while True:
+            at = cython.cast(i64, (head >> 32) * self.slots >> 32) * 5
+            while self.table[at] != 0 and self.table[at] < head:
+                at += 5
+            if self.table[at] == head:
+                break
+            free = at
+            while self.table[free] != 0:
+                free += 5
+            if self.keys < self.keys_max and free < self.last:
+                while free > at:
+                    self.table[free] = self.table[free - 5]
+                    self.table[free + 1] = self.table[free - 4]
+                    self.table[free + 2] = self.table[free - 3]
+                    self.table[free + 3] = self.table[free - 2]
+                    self.table[free + 4] = self.table[free - 1]
+                    free -= 5
+                self.table[at] = head
+                self.table[at + 1] = 0
+                self.table[at + 3] = (tail & LOW) << 1
+                self.table[at + 4] = 0
+                self.keys += 1
+                break
+            if self.sample_bits == 32:
+                return 0
+            self.halve()
+            if tail & self.mask != 0:
+                return 0
+        self.table[at + 2] = cython.cast(u64, newest)
+        if is_dirty:
+            self.table[at + 1] += 1
+            self.add_gap(self.dirty_records + 1 - cython.cast(i64, self.table[at + 4]))
+            self.table[at + 4] = cython.cast(u64, self.dirty_records + 1)
+        else:
+            self.table[at + 3] |= 1
+        return 0
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(-1)
+    def add_gap(self, gap: i64) -> cython.int:
+        """Count a gap for all the keys that one of the sample stands for."""
+        row: i64 = gap
+        power: i64 = 4
+        weight: cython.double = cython.cast(i64, 1) << self.sample_bits
+        if gap > 15:
+            while gap >> power > 1:
+                power += 1
+            row = 16 + ((power - 4) << 3) + ((gap >> (power - 3)) & 7)
+        self.gaps[2 * row] += weight
+        self.gaps[2 * row + 1] += weight * gap
+        return 0
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(-1)
+    def halve(self) -> cython.int:
+        """Keep half of the sample. No slot moves up, as those that stay are in the same order."""
+        at: i64
+        to: i64
+        free: i64 = 0
+        word: u64
+        self.sample_bits += 1
+        self.mask = (self.mask << 1 | 1) & LOW
+        self.keys = 0
+        for at in range(0, self.last, 5):
+            word = self.table[at]
+            if word == 0:
+                continue
+            self.table[at] = 0
+            if self.table[at + 3] >> 1 & self.mask == 0:
+                to = max(free, cython.cast(i64, (word >> 32) * self.slots >> 32) * 5)
+                self.table[to] = word
+                self.table[to + 1] = self.table[at + 1]
+                self.table[to + 2] = self.table[at + 2]
+                self.table[to + 3] = self.table[at + 3]
+                self.table[to + 4] = self.table[at + 4]
+                free = to + 5
+                self.keys += 1
+        return 0
+
+    def count_keys(self, out: i64[::1]):
+        """Count the keys of the sample by their writes, and the gaps after their last ones. Called once."""
+        at: i64
+        row: i64
+        word: u64
+        if len(out) != 2 * TALLY_ROWS:
+            raise IndexError("the output has another size")
+        self.live_keys = self.live_bytes = self.known_keys = 0
+        for row in range(len(out)):
+            out[row] = 0
+        for at in range(0, self.last, 5):
+            if self.table[at] == 0:
+                continue
+            if self.table[at + 4] != 0:
+                self.add_gap(self.dirty_records + 1 - cython.cast(i64, self.table[at + 4]))
+            word = self.table[at + 1]
+            row = cython.cast(i64, word)
+            if word > 15:
+                row = 16
+                while word > 31:
+                    word >>= 1
+                    row += 1
+            out[2 * row] += 1
+            out[2 * row + 1] += cython.cast(i64, self.table[at + 1])
+            self.known_keys += cython.cast(i64, self.table[at + 3] & 1)
+            if self.table[at + 2] & 1 == 0:
+                self.live_keys += 1
+                self.live_bytes += cython.cast(i64, self.table[at + 2] >> 1)
 
 
 # Position of a `RecordWalk` in a record.

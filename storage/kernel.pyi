@@ -216,6 +216,85 @@ class Found:
     SOUGHT: Final = 6
     """The record that was looked for."""
 
+class LogTally:
+    """Counts of a log, and of a sample of its keys that becomes half as large each time the table is full.
+
+    The sample has the keys whose hash ends in `sample_bits` zeros. Keys that share 64 bits of the hash count as one.
+    """
+
+    keys: int
+    """Keys in the sample."""
+    sample_bits: int
+    """The sample has one of 2**sample_bits keys."""
+    batches: int
+    records: int
+    record_bytes: int
+    """Bytes of the batches without their headers, as they are stored."""
+    tombstones: int
+    tombstone_bytes: int
+    """Unpacked."""
+    keyless: int
+    dirty_records: int
+    """Records at or above `start`."""
+    untimed: int
+    """Records of batches without a timestamp."""
+    future: int
+    """Records of batches with a timestamp after `latest_ms`."""
+    late: int
+    """Records of batches with a timestamp more than `late_ms` before the newest one so far."""
+    end_offset: int
+    """The end of the last batch; 0 at first, and may be set."""
+    max_timestamp: int
+    """The largest since the caller set this; -1 at first."""
+    live_keys: int
+    """Result of `count_keys`: keys of the sample whose newest record has a value."""
+    live_bytes: int
+    """Result of `count_keys`: bytes of these newest records, unpacked."""
+    known_keys: int
+    """Result of `count_keys`: keys of the sample with a record below `start`."""
+
+    def __init__(
+        self,
+        table: memoryview,
+        slots: int,
+        keys_max: int,
+        start: int,
+        secret: bytes,
+        latest_ms: int,
+        late_ms: int,
+        gaps: array[float],
+    ) -> None:
+        """
+        Args:
+            table: Zeros: 5 words for each of the slots, and for more behind them, of which the last stays free.
+            keys_max: Size of the sample at which it is halved.
+            start: The first dirty offset. Only writes from here on are counted by key.
+            secret: 16 bytes.
+            latest_ms: Batches with a later timestamp, like those without one, are in no bucket.
+            gaps: Zeros, which become 488 times two numbers, those of gaps and their sum. A gap is the number of dirty records from
+                one of a key to the next, from the begin to its first, or from its last to the end (added by `count_keys`). The
+                first 16 pairs are of gaps 0 to 15, then eight pairs are of each power of two.
+        """
+
+    def set_buckets(self, buckets: array[int], begin_ms: int, width_ms: int) -> None:
+        """Use these numbers, three for each bucket of time: offsets since the batch before, records, bytes. `width_ms` is positive."""
+
+    def take(self, b: BytesLike, pos: int, stop: int) -> tuple[int, int]:
+        """Take the whole batches of b[pos:stop]; returns (position of the first not taken, Stop).
+
+        FLUSH: the buckets do not contain its timestamp. TRANSACTION: a control batch or a transactional one; give the records
+        that count to `take_block`. CORRUPT: the batch may have been counted in part.
+        """
+
+    def take_block(self, b: BytesLike, pos: int, block: BytesLike) -> int:
+        """Take the batch whose header is at b[pos:] and whose records, unpacked, are `block`; returns a Stop."""
+
+    def count_keys(self, out: array[int]) -> None:
+        """Count the gaps at the end, and the keys of the sample by their writes: 80 times two signed numbers, keys and writes.
+
+        The first 16 pairs are of 0 to 15 writes, the next ones of 16 to 31, of 32 to 63, and so on.
+        """
+
 def check_records(
     b: BytesLike,
     p: int,

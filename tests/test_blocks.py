@@ -28,7 +28,7 @@ RUN_HERE = [
 ]
 NOT_RUN = {
     "a bucket": 1,  # a user's own, and the AWS tools
-    "a Kafka": 2,
+    "a Kafka": 3,
     "a Kafka, and Maven Central for the jars": 5,
     "a cluster": 4,
     "a container engine": 4,

@@ -37,7 +37,7 @@ from ...protocol.records import (
 )
 from ...storage.disk import paths
 from ...storage.disk.files import Files
-from ...storage.filter.batch_chunks import ChunkReader, unpacked
+from ...storage.filter.batch_chunks import ChunkReader, place_of, unpacked
 from ...storage.filter.map_builder import MapBuilder
 from ...storage.filter.offset_map import OffsetMap
 from ...storage.filter.transaction_state import PassTransactions
@@ -186,7 +186,7 @@ class _Scan:
         batch = RecordBatch(data)
         if batch.base_offset >= self._border or batch.is_control or builder.transactions.on_data(batch):
             return 0
-        payload = unpacked(self._segment, data, 0, self._record_bytes_max)
+        payload = unpacked(place_of(self._segment), data, 0, self._record_bytes_max)
         below = [span for span in batch.spans(payload) if span.offset < self._border]
         header = bytearray(data[:HEADER_BYTES])
         header[COUNT_POSITION:HEADER_BYTES] = len(below).to_bytes(4)

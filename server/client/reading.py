@@ -12,7 +12,6 @@ from ...protocol.messages.fetch import AbortedTransaction, FetchPartition, Fetch
 from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ...protocol.records import HEADER_BYTES, RecordBatch
 from ...protocol.records import Record as LogRecord
-from ...protocol.wire import RecordsPart
 from .nodes import NodeConnections, check, partition_in
 from .values import Offsets, Record
 
@@ -66,26 +65,46 @@ def records(
     there = offsets(nodes, topic, partition, isolation)
     position = there.start if start is None else max(start, there.start)
     end = there.end if end is None else min(end, there.end)
-    while position < end:
-        data = nodes.retrying(partial(_fetch, nodes, topic, partition, position, level))
-        if (
-            data.error_code
-        ):  # Out of range: retention or DeleteRecords has removed the records, or the topic is another one.
-            start_now = offsets(nodes, topic, partition, isolation).start
-            if start_now <= position:
-                return
-            position = start_now
-            continue
-        wanted = position
-        for batch, found in visible_records(data, topic, level):
+    for wanted, data in fetches(nodes, topic, partition, level, position, end):
+        for _, found in visible_records(data, topic, level):
             for record in found:
                 if wanted <= record.offset < end:
                     yield Record(
                         topic, partition, record.offset, record.timestamp, record.key, record.value, record.headers
                     )
-            position = max(position, batch.next_offset)
-        if position == wanted:
-            return  # The log ends in a gap: compaction has removed the records.
+
+
+def fetches(
+    nodes: NodeConnections,
+    topic: str,
+    partition: int,
+    level: int,
+    start: int,
+    end: int,
+    *,
+    fetch_bytes: int = FETCH_BYTES,
+) -> Iterator[tuple[int, PartitionData]]:
+    """Yield the offset that each fetch asks for, and the response, from `start` on until one has reached `end`.
+
+    What the broker has deleted is skipped. A response may begin before the offset, and end with a part of a batch. It ends before
+    `end` if the log ends in a gap: compaction has removed the records.
+    """
+    position = start
+    while position < end:
+        data = nodes.retrying(partial(_fetch, nodes, topic, partition, position, level, fetch_bytes))
+        if (
+            data.error_code
+        ):  # Out of range: retention or DeleteRecords has removed the records, or the topic is another one.
+            start_now = offsets(nodes, topic, partition).start
+            if start_now <= position:
+                return
+            position = start_now
+            continue
+        yield position, data
+        after = max((batch.next_offset for batch in whole_batches(data)), default=position)
+        if after <= position:
+            return
+        position = after
 
 
 def visible_records(data: PartitionData, topic: str, level: int) -> Iterator[tuple[RecordBatch, Iterable[LogRecord]]]:
@@ -95,7 +114,7 @@ def visible_records(data: PartitionData, topic: str, level: int) -> Iterator[tup
         CorruptRecordError: A batch is damaged.
     """
     shown = _Shown(data.aborted_transactions or (), level)
-    for batch in _whole_batches(data.records or b""):
+    for batch in whole_batches(data):
         if not batch.is_crc_valid():
             raise CorruptRecordError(
                 f"{topic}-{data.partition_index}: invalid CRC in the batch at offset {batch.base_offset}"
@@ -103,11 +122,13 @@ def visible_records(data: PartitionData, topic: str, level: int) -> Iterator[tup
         yield batch, batch.records() if shown.admits(batch) else ()
 
 
-def _fetch(nodes: NodeConnections, topic: str, partition: int, offset: int, level: int) -> PartitionData:
+def _fetch(
+    nodes: NodeConnections, topic: str, partition: int, offset: int, level: int, fetch_bytes: int
+) -> PartitionData:
     """Fetch without waiting; OFFSET_OUT_OF_RANGE is returned, all other errors are raised."""
-    wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
+    wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=fetch_bytes)
     request = FetchRequest(
-        max_bytes=FETCH_BYTES, isolation_level=level, topics=(FetchTopic(topic=topic, partitions=(wanted,)),)
+        max_bytes=fetch_bytes, isolation_level=level, topics=(FetchTopic(topic=topic, partitions=(wanted,)),)
     )
     answer = nodes.ask_leader(request, topic, partition)
     check(answer.error_code, f"topic {topic!r}, partition {partition}")
@@ -119,12 +140,13 @@ def _fetch(nodes: NodeConnections, topic: str, partition: int, offset: int, leve
     return data
 
 
-def _whole_batches(data: RecordsPart) -> Iterator[RecordBatch]:
+def whole_batches(data: PartitionData) -> Iterator[RecordBatch]:
     """Yield the batches of a response; a broker may cut the last one."""
-    assert isinstance(data, bytes | memoryview)  # Received data is never a slice of a file.
+    records = data.records or b""
+    assert isinstance(records, bytes | memoryview)  # Received data is never a slice of a file.
     at = 0
-    while len(data) - at >= HEADER_BYTES:
-        batch = RecordBatch(data, at)
+    while len(records) - at >= HEADER_BYTES:
+        batch = RecordBatch(records, at)
         if not batch.is_whole:
             return
         yield batch

@@ -21,7 +21,7 @@ from .admin.asking import Admin
 from .frame.errors import DONE, SAID_NO, WRONG_CALL, CommandError, wrong_call
 from .frame.options import ADMIN, admin_options, bootstrap_of, bootstrap_option, duration_ms, json_option
 from .frame.parser import Command, Parser
-from .frame.printing import folded, show, show_json, terminal_width, visible
+from .frame.printing import folded, show, show_json, terminal_width, visible, write_report
 from .frame.terminal import Progress
 from .frame.times import time_text
 from .kafka.asking import ClusterViews, connected, naming_rights
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
     if options.prove and options.timeout is not None:
         raise wrong_call("--prove and --timeout cannot be combined: --prove does not wait")
     if options.report:
-        _write(options.report, "")  # before the erasure
+        write_report(options.report, "")  # before the erasure
     erasure = _Erasure(options, keys)
     if options.prove and options.data:
         report = erasure.search_here(None, _now_ms())
@@ -97,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
     if options.report:
         from ...storage.erasure.report_page import page
 
-        _write(options.report, page(report))
+        write_report(options.report, page(report))
     if options.json:
         show_json(
             {
@@ -312,16 +312,6 @@ def _check(cluster: ClusterViews, topic: Topic) -> None:
 
 
 # Output
-
-
-def _write(path: str, text: str) -> None:
-    from ...storage.disk.own_files import open_file
-
-    try:
-        with open(open_file(path, os.O_WRONLY, create=True, truncate=bool(text)), "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise CommandError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _show(report: KeyReport, erasure: _Erasure) -> None:

@@ -57,8 +57,16 @@ class ChunkReader:
         self._taken_bytes = size_bytes
 
 
-def unpacked(segment: LogSegment, view: memoryview, at: int, record_bytes_max: int) -> memoryview:
+def place_of(segment: LogSegment) -> str:
+    """Return the name of a segment in messages."""
+    return f"segment {segment.base_offset}"
+
+
+def unpacked(place: str, view: memoryview, at: int, record_bytes_max: int) -> memoryview:
     """Return the unpacked records of the batch at `view[at:]`.
+
+    Args:
+        place: Name of what contains the batch, for messages; see `place_of`.
 
     Raises:
         CorruptRecordError: They cannot be unpacked, or a compressed record has more than `record_bytes_max` bytes.
@@ -67,18 +75,18 @@ def unpacked(segment: LogSegment, view: memoryview, at: int, record_bytes_max: i
     payload = decompress(codec, block)
     if codec and has_longer(payload, record_bytes_max):
         raise CorruptRecordError(
-            f"segment {segment.base_offset}, last offset {last_offset}: a record is larger than"
+            f"{place}, last offset {last_offset}: a record is larger than"
             f" max.decompressed.message.bytes={record_bytes_max}"
         )
     return payload
 
 
-def unreadable(segment: LogSegment, view: memoryview, at: int) -> CorruptRecordError:
+def unreadable(place: str, view: memoryview, at: int) -> CorruptRecordError:
     """Describe what is wrong with the batch at `view[at:]`, which the kernel has refused."""
-    where = f"segment {segment.base_offset}"
+    where = place
     try:
         batch = RecordBatch(view, at)
-        where = f"{where}, offset {batch.base_offset}"
+        where = f"{place}, offset {batch.base_offset}"
         if batch.record_count < 0 or batch.last_offset_delta < 0:
             return CorruptRecordError(f"{where}: invalid counts: {batch!r}")
         for _ in batch.spans():

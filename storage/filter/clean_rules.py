@@ -42,7 +42,7 @@ from ..produce.producer_state import LastRecord
 from ..segment.index import AbortedTxn
 from ..segment.segment import LogSegment
 from ..topics.options import MAX_LONG
-from .batch_chunks import unpacked, unreadable
+from .batch_chunks import place_of, unpacked, unreadable
 from .clean_output import CleanOutput, OutputEntries
 from .dead_bits import DeadBits
 from .removed import RemovedRecords
@@ -185,7 +185,7 @@ class BatchFilter:
                 output.flush()
                 return at
             if stop == Stop.CORRUPT:
-                raise unreadable(segment, view, at)
+                raise unreadable(place_of(segment), view, at)
             if stop == Stop.COMPRESSED:
                 at += self._open(segment, view, at)
                 kernel.wary_from = self._transactions.wary_from
@@ -254,7 +254,7 @@ class BatchFilter:
     def _rewrite(self, segment: LogSegment, view: memoryview, at: int, rewrite: Rewrite) -> tuple[int, int]:
         """Have the kernel rewrite a batch, and put it into the output if it did; returns (its bytes, the outcome)."""
         codec, block, last_offset = packed_block(view, at)
-        payload = unpacked(segment, view, at, self._record_bytes_max)
+        payload = unpacked(place_of(segment), view, at, self._record_bytes_max)
         size_bytes, outcome = rewrite(view, at, payload, self._rewritten)
         if outcome == Stop.GROW:
             self._kernel.grow(RecordBatch(view, at).record_count)
@@ -263,7 +263,7 @@ class BatchFilter:
             self._rewritten = memoryview(bytearray(self._kernel.room_for(view, at, len(payload))))
             size_bytes, outcome = rewrite(view, at, payload, self._rewritten)
         if outcome == Stop.CORRUPT:
-            raise unreadable(segment, view, at)
+            raise unreadable(place_of(segment), view, at)
         if outcome == Stop.REWRITTEN:
             packed = compress(codec, self._rewritten[HEADER_BYTES:size_bytes])
             self._output.put_packed(self._rewritten[:HEADER_BYTES], packed, last_offset, self._kernel.timestamp)

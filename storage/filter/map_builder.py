@@ -8,7 +8,7 @@ from ...protocol.records import RecordBatch, batch_size
 from ..kernel import Stop
 from ..segment.index import AbortedTxn
 from ..segment.segment import LogSegment
-from .batch_chunks import ChunkReader, unpacked, unreadable
+from .batch_chunks import ChunkReader, place_of, unpacked, unreadable
 from .dead_bits import DeadBits
 from .offset_map import OffsetMap
 from .transaction_state import PassTransactions
@@ -168,7 +168,7 @@ class MapBuilder:
                 self._reader.advance(at)
                 return True
             if stop == Stop.COMPRESSED:
-                payload = unpacked(segment, view, at, self._record_bytes_max)
+                payload = unpacked(place_of(segment), view, at, self._record_bytes_max)
                 while (stop := keys.build_block(view, at, payload)) == Stop.GROW:
                     self._offsets.grow(RecordBatch(view, at).record_count)
                 if stop == Stop.DONE:
@@ -179,7 +179,7 @@ class MapBuilder:
             elif stop == Stop.GROW:
                 self._offsets.grow(RecordBatch(view, at).record_count)
             elif stop == Stop.CORRUPT:
-                raise unreadable(segment, view, at)
+                raise unreadable(place_of(segment), view, at)
             else:
                 at += self._take_transactional(RecordBatch(view, at))
 

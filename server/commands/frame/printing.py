@@ -7,6 +7,7 @@ record's key, are shown as escapes and never sent.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -16,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from .errors import ReaderGoneError
+from .errors import CommandError, ReaderGoneError
 
 GAP = "  "
 ELLIPSIS = "…"
@@ -216,3 +217,18 @@ def _is_number(text: str) -> bool:
 
 def _is_one_number(text: str) -> bool:
     return text.replace(",", "").replace(".", "", 1).lstrip("-").isdigit() or text in ("", "-", "?")
+
+
+def write_report(path: str, text: str) -> None:
+    """Write a file that the user has named; an empty text only tries whether it can be written.
+
+    Raises:
+        CommandError: It cannot.
+    """
+    from ....storage.disk.own_files import open_file
+
+    try:
+        with open(open_file(path, os.O_WRONLY, create=True, truncate=bool(text)), "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise CommandError(f"cannot write {path}: {error.strerror}") from error

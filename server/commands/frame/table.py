@@ -53,6 +53,7 @@ ROWS: dict[str, CommandRow] = {
         CommandRow("consume", "show the records of a topic", "kafka.consume"),
         CommandRow("schemas", "list, show, register and check schemas in a schema registry", "schemas"),
         CommandRow("explain", "show why a topic is or is not compacted, and how to get it compacted", "admin.explain"),
+        CommandRow("advise", "show what compaction costs a topic, and the settings that reach a goal", "advise"),
         CommandRow("compact", "run the cleaner on a compacted topic now", "admin.compact:COMPACT"),
         CommandRow("roll", "roll the active segments of a topic", "admin.compact:ROLL"),
         CommandRow("retention", "apply retention now", "admin.compact:RETENTION"),

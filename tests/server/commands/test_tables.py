@@ -31,6 +31,7 @@ TABLES = {
         "quotas list",
     ],
     "admin/seed.py:_print_created": ["seed {seed}"],
+    "advise.py:_show": [f"advise {COMPACTED}"],
     "kafka/configs.py:_describe": [f"configs describe topic:{COMPACTED} --all"],
     "kafka/empty.py:run": [f"empty {COMPACTED} --tombstones"],
     "kafka/groups.py:_describe": [f"groups describe {GROUP}"],
