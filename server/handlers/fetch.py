@@ -55,7 +55,6 @@ from ...storage.produce.record_checks import EarlyRefusalError
 from ...storage.segment.index import AbortedTxn
 from ...storage.steps import A_PIECE, Steps, to_the_end
 from ..network.connection import PEER_CHECK_MS
-from ..network.transport import COPIED_BYTES
 from ..partitions.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -172,7 +171,7 @@ def _fetch_one(ctx: Context, request: Request) -> FetchResponse | None:
     except (KafkaError, WouldWaitError):
         return None
     data, wanted, offered_bytes, more_aborted = found
-    if wanted is None or more_aborted is not None or (data.records and len(data.records) > COPIED_BYTES):
+    if wanted is None or more_aborted is not None:
         return None
     if offered_bytes < min(body.min_bytes, max_bytes) and body.max_wait_ms > 0:
         return None

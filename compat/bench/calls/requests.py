@@ -77,8 +77,8 @@ def topic() -> CreateTopicsRequest:
 # Records
 
 
-def record() -> ProduceRequest:
-    batch = build_batch([(0, 1_700_000_000_000, b"key", b"v" * 100, ())])
+def record(value_bytes: int = 100) -> ProduceRequest:
+    batch = build_batch([(0, 1_700_000_000_000, b"key", b"v" * value_bytes, ())])
     partitions = (PartitionProduceData(index=0, records=batch),)
     return ProduceRequest(
         acks=1, timeout_ms=30_000, topic_data=(TopicProduceData(name=TOPIC, partition_data=partitions),)
@@ -100,6 +100,12 @@ def fetch_the_last(_: int) -> Conversation:
     whole = yield fetching(0, -1)
     yield COUNTED
     yield fetching(whole.responses[0].partitions[0].high_watermark - 1, -1)
+
+
+def fetch_40_kb(_: int) -> Conversation:
+    written = yield record(40_000)
+    yield COUNTED
+    yield fetching(written.responses[0].partition_responses[0].base_offset, -1)
 
 
 def fetch_the_first(_: int) -> Conversation:
@@ -337,6 +343,7 @@ def rows() -> list[Row]:
         Row("EndTxn, 2 partitions", lambda number: transaction(number, "end")),
         Row("Produce of 1 record", produce, 45),
         Row("Fetch of 1 partition, its last record", fetch_the_last, 45),
+        Row("Fetch of 1 partition, a record of 40 KB", fetch_40_kb, 85),
         Row("Fetch of 1 partition, from its first record on", fetch_the_first),
         Row("Fetch in a session, nothing new", fetch_in_session, 45),
         Row("Metadata of 1 topic", metadata),
