@@ -274,7 +274,9 @@ def _oldest_key_ms(
     log: Measurable, clean: Sequence[LogSegment], dirty: Sequence[LogSegment], dirty_from: int
 ) -> Steps[int | None]:
     known = log.counter.clean
-    if known is not None and known.end_offset >= dirty_from and known.oldest_ms > 0:
+    # The oldest counted record may have been in a segment that retention has deleted.
+    is_whole = known is not None and next(iter(log.segments)).base_offset == known.start_offset
+    if known is not None and is_whole and known.end_offset >= dirty_from and known.oldest_ms > 0:
         oldest_ms: int | None = known.oldest_ms if known.oldest_ms < MAX_LONG else None
     else:
         oldest_ms = yield from _oldest_ms(clean, above_ms=log.counter.aged_up_to_ms)

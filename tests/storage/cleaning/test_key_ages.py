@@ -13,7 +13,7 @@ from ottla.storage.cleaning.cleaner_manager import save_counts
 from ottla.storage.cleaning.dirtiness import is_any_reached, measure
 from ottla.storage.logs.log import Log
 from ottla.storage.logs.retention import is_active_aged
-from support.cleaner.cleaner_history import random_ages
+from support.cleaner.cleaner_history import History, Step, random_ages
 from support.cleaner.cleaner_pair import Pair
 from support.cleaner.explained_pair import ExplainedPair
 from support.cleaner.histories import run_histories
@@ -216,3 +216,14 @@ def test_an_active_segment_closes_as_soon_as_its_first_record_has_aged() -> None
     append(log, ("c", "v"), timestamp=NOW_MS + HOUR_MS + 1)
     assert len(log.segments) == 2
     assert [record.key for record in data_records(all_batches(log))] == [b"a", b"b", b"c"]
+
+
+def test_the_age_of_a_segment_that_retention_has_deleted_causes_no_pass() -> None:
+    steps = [
+        Step("write", [(b"a", b"1")]),
+        Step("clean", seal=True),
+        Step("write", [(b"b", b"1")]),
+        Step("delete_records", 0.9),
+        Step("retain"),
+    ]
+    History(steps, ottla_key_retention_ms=300).run()

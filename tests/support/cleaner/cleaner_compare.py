@@ -28,7 +28,8 @@ def assert_same_outline(log: Log, model: CleanedLog, checkpoint: int | None, now
     first_dirty, _ = first_dirty_offset(log, checkpoint)
     assert first_dirty == model.first_dirty(checkpoint)
     clean = log.counter.clean
-    model.known_oldest = None if clean is None else (clean.end_offset, clean.oldest_ms)
+    is_whole = clean is not None and next(iter(log.segments)).base_offset == clean.start_offset
+    model.known_oldest = (clean.end_offset, clean.oldest_ms) if clean is not None and is_whole else None
     model.aged_up_to = log.counter.aged_up_to_ms
     measured, expected = measure(log, first_dirty, now_ms), model.dirtiness(first_dirty, now_ms)
     assert measured.upper_offset == expected.upper
