@@ -7,8 +7,7 @@ writes, and those of any Kafka client. A restart, a reset or a new topic gives a
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterator, Sequence
 
 import trio
 
@@ -184,7 +183,7 @@ class SchemasTopic:
             except (KafkaError, OSError, CorruptRecordError) as error:
                 raise store_failed(f"{SCHEMAS_TOPIC} cannot be read: {error}") from error
             try:
-                async for _ in time_slice.each(chain.from_iterable(map(self._state.apply, entries))):
+                async for _ in time_slice.each(_applied(self._state, entries)):
                     pass
             except RegistryError as error:
                 self._refusal, self._refused_bytes = str(error), log_now.size_bytes
@@ -194,6 +193,13 @@ class SchemasTopic:
                 self._log, self._state = None, State()
                 raise
             self._next_offset = next_offset
+
+
+def _applied(state: State, entries: list[Entry]) -> Iterator[None]:
+    """Apply the records in short pieces, and empty the list: a hundred thousand would otherwise be freed at once."""
+    entries.reverse()
+    while entries:
+        yield from state.apply(entries.pop())
 
 
 def _entries(part: FileSlice, at: int) -> tuple[list[Entry], int]:
