@@ -17,8 +17,8 @@ from ottla.server.client.connection import api_of
 from ...support.clients.raw import RawConnection
 
 TOPICS = tuple(f"topic-{number:03}" for number in range(100))
-WRITTEN, READ, READ_LARGE = "written", "read", "read-large"
-READ_BYTES, LARGE_BYTES = 4_000, 900_000
+WRITTEN, READ = "written", "read"
+READ_BYTES = 4_000
 
 VERSIONS = {"Metadata": 12, "ApiVersions": 3, "Produce": 9, "Fetch": 12, "CreateTopics": 7}
 """Flexible ones that have topics by name, so that a frame fits both sides."""
@@ -32,23 +32,17 @@ def kinds() -> dict[str, bytes]:
         "Metadata of 100 topics": frame(metadata(TOPICS)),
         "produce 1 record of 100 B": frame(produce(WRITTEN, batch(1, 100))),
         "produce 100 records of 100 B": frame(produce(WRITTEN, batch(100, 100))),
-        "produce 900 records of 1 KB": frame(produce(WRITTEN, batch(900, 1_000))),
-        "fetch 4 KB": frame(fetch(READ, READ_BYTES)),
-        "fetch 900 KB": frame(fetch(READ_LARGE, LARGE_BYTES)),
+        "fetch 4 KB": frame(fetch()),
     }
 
 
 def prepare(connection: RawConnection) -> None:
     """Create the topics, and the records to read."""
-    made = tuple(
-        CreatableTopic(name=name, num_partitions=1, replication_factor=1)
-        for name in (*TOPICS, WRITTEN, READ, READ_LARGE)
-    )
+    made = tuple(CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in (*TOPICS, WRITTEN, READ))
     answer = ask(connection, CreateTopicsRequest(topics=made, timeout_ms=30_000))
     errors = {topic.error_code for topic in answer.topics}
-    for name, records in ((READ, batch(1, READ_BYTES)), (READ_LARGE, batch(900, 1_000))):
-        (topic,) = ask(connection, produce(name, records)).responses
-        errors |= {partition.error_code for partition in topic.partition_responses}
+    (topic,) = ask(connection, produce(READ, batch(1, READ_BYTES))).responses
+    errors |= {partition.error_code for partition in topic.partition_responses}
     if errors != {0}:
         raise RuntimeError(f"preparing ended with errors {errors}")
 
@@ -83,9 +77,9 @@ def produce(topic: str, records: bytearray) -> ProduceRequest:
     )
 
 
-def fetch(topic: str, limit_bytes: int) -> FetchRequest:
-    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=limit_bytes)
-    topics = (FetchTopic(topic=topic, partitions=(partition,)),)
+def fetch() -> FetchRequest:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=READ_BYTES)
+    topics = (FetchTopic(topic=READ, partitions=(partition,)),)
     return FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, topics=topics)
 
 

@@ -2,7 +2,7 @@
 
     python -m compat.bench.small [--connections N]... [--slices N] [--versions V]... [--large] [--before DIRECTORY] [--instructions | --calls]
 
-The 4 KB are one batch or twenty. The bench compares with Apache Kafka, if java and Maven are installed, or with --before with
+The 4 KB are one batch or twenty. With --large a Produce and a Fetch have one batch of 900 KB instead. The bench compares with Apache Kafka, if java and Maven are installed, or with --before with
 another checkout that has its own `.venv`. On a busy machine use the least CPU per request, valgrind's count (--instructions,
 fifty times as slow, but independent of other load), and the system calls (--calls, by strace).
 """
@@ -32,7 +32,7 @@ BEFORE = "before"
 CONNECTIONS = (1, 10, 100, 1_000)
 SLICE_MS = 500
 COUNTED, COUNTED_LARGE = 2_000, 200
-TRACED = 300
+TRACED, TRACED_LARGE = 5_000, 300
 SHOWN_VERSIONS = (4, 12, 18)
 MEMORY = ": most memory"
 WARM_MS, WARM_LOADS_MAX, STILL = 2_000, 15, 1.03
@@ -66,8 +66,10 @@ def body(suite: Suite, options: Options) -> None:
             for number in connections:
                 show(suite, timed(load, sides, asks, number, slices, judged=not options.quick), sides)
         else:
-            counted = COUNTED_LARGE if arguments.large else COUNTED
-            count = functools.partial(instructions, counted=counted) if arguments.instructions else calls
+            if arguments.instructions:
+                count = functools.partial(instructions, counted=COUNTED_LARGE if arguments.large else COUNTED)
+            else:
+                count = functools.partial(calls, traced=TRACED_LARGE if arguments.large else TRACED)
             for what in asks[OTTLA]:
                 for number in connections:
                     found = {side: count(load, broker, asks[side][what], number) for side, broker in sides.items()}
@@ -171,19 +173,19 @@ def instructions(load: Load, broker: BrokerProcess, asked: Asked, connections: i
     return f"{min(found[1:]):.1f} ({max(found[1:]):.1f}) thousand instructions"
 
 
-def calls(load: Load, broker: BrokerProcess, asked: Asked, connections: int) -> str:
+def calls(load: Load, broker: BrokerProcess, asked: Asked, connections: int, *, traced: int) -> str:
     """Return system calls a request, and those of which there is at least one for twenty."""
     assert broker.process is not None
     counts = broker.work / "calls"
     tracing = ["strace", "-c", "-f", "-qq", "-U", "calls,name", "-o", str(counts), "-p", str(broker.process.pid)]
-    with load.counted(broker, asked, connections, TRACED) as ask:
+    with load.counted(broker, asked, connections, traced) as ask:
         tracer = subprocess.Popen(tracing)
         time.sleep(0.5)  # strace does not report its start
         ask()
         tracer.terminate()
         tracer.wait()
     rows = [line.split() for line in counts.read_text().splitlines()]
-    found = {row[1]: int(row[0]) / TRACED for row in rows if len(row) == 2 and row[0].isdigit() and row[1] != "total"}
+    found = {row[1]: int(row[0]) / traced for row in rows if len(row) == 2 and row[0].isdigit() and row[1] != "total"}
     often = ", ".join(f"{name} {times:.2f}" for name, times in found.items() if times >= 0.05)
     return f"{sum(found.values()):.2f}: {often}"
 
