@@ -435,7 +435,7 @@ class Connection:
         except LargeMessageError:
             self._leave(frame, self._complete, request, answer)
             return None
-        if unpack_size(parts[0])[0] >= COUNTED_BYTES_MIN:
+        if unpack_size(parts[0])[0] >= COUNTED_BYTES_MIN and memory_bytes(parts) >= COUNTED_BYTES_MIN:
             self._leave(frame, self._send_large, parts)
             return None
         return parts

@@ -150,7 +150,7 @@ class PlainTransport:
             raise trio.BrokenResourceError(str(error)) from error
 
     def send_now(self, parts: Sequence[Part]) -> list[Part]:
-        """Send, in one call, as much of a response as possible without waiting. Returns the rest, for `send`.
+        """Send as much of a response as possible without waiting, in few calls. Returns the rest, for `send`.
 
         The first part of a response is never a slice of a file.
 
@@ -160,7 +160,7 @@ class PlainTransport:
         try:
             whole: Buffer | None = joined(parts) if len(parts) > 1 else parts[0]  # type: ignore[assignment]  # no FileSlice
             if whole is None:
-                return [*parts]
+                return self._send_in_turn([*parts])
             try:
                 sent = self._sock.send(whole)
             except BlockingIOError:
@@ -169,6 +169,35 @@ class PlainTransport:
             raise trio.BrokenResourceError(str(error)) from error
         self.has_moved = True
         return [] if sent == len(whole) else [memoryview(whole)[sent:]]
+
+    def _send_in_turn(self, parts: list[Part]) -> list[Part]:
+        """Send each part by a call of its own, until one would wait or has been sent in part. Returns the rest.
+
+        A response with many parts is left to `send`, which needs fewer calls for them.
+        """
+        if len(parts) > FEW_BUFFERS:
+            return parts
+        descriptor = self._sock.fileno()
+        while parts:
+            part = parts[0]
+            size_bytes = len(part)
+            try:
+                if not isinstance(part, FileSlice):
+                    sent = self._sock.send(part, MSG_MORE if len(parts) > 1 else 0)
+                elif cached_bytes := part.file.cached_bytes(part.position, min(size_bytes, SEND_BYTES)):
+                    sent = os.sendfile(descriptor, part.file.fileno(), part.position, cached_bytes)
+                else:
+                    break
+            except BlockingIOError:
+                break
+            if sent < size_bytes:
+                if sent:
+                    self.has_moved = True
+                    parts[0] = _after(part, sent)
+                break
+            self.has_moved = True
+            del parts[0]
+        return parts
 
     async def _send_buffers(self, buffers: list[bytes | bytearray | memoryview], flags: int) -> None:
         at = 0
@@ -264,6 +293,13 @@ def joined(parts: Sequence[Part]) -> bytes | None:
         else:
             buffers.append(part)
     return b"".join(buffers)
+
+
+def _after(part: Part, sent_bytes: int) -> Part:
+    """Return the part without its first `sent_bytes`."""
+    if isinstance(part, FileSlice):
+        return FileSlice(part.file, part.position + sent_bytes, part.size_bytes - sent_bytes)
+    return memoryview(part)[sent_bytes:]
 
 
 def _some_of(buffers: list[bytes | bytearray | memoryview], at: int) -> list[bytes | bytearray | memoryview]:

@@ -343,7 +343,7 @@ def rows() -> list[Row]:
         Row("EndTxn, 2 partitions", lambda number: transaction(number, "end")),
         Row("Produce of 1 record", produce, 45),
         Row("Fetch of 1 partition, its last record", fetch_the_last, 45),
-        Row("Fetch of 1 partition, a record of 40 KB", fetch_40_kb, 85),
+        Row("Fetch of 1 partition, a record of 40 KB", fetch_40_kb, 55),
         Row("Fetch of 1 partition, from its first record on", fetch_the_first),
         Row("Fetch in a session, nothing new", fetch_in_session, 45),
         Row("Metadata of 1 topic", metadata),

@@ -60,10 +60,11 @@ from ottla.server.network.ready import (
 from ottla.server.network.request_memory import RequestMemory
 from ottla.server.network.shares import ConnectionResources
 from ottla.server.network.tls_transport import TlsTransport
-from ottla.server.network.transport import Part, PlainTransport
+from ottla.server.network.transport import FEW_BUFFERS, SEND_BYTES, Part, PlainTransport
 from ottla.server.runtime import time_slices
 from ottla.server.runtime.gc_policy import GcPolicy
 from ottla.storage.disk.files import FileSlice
+from ottla.storage.disk.os_files import OsFile
 from support.noted import noted
 from support.sizes import FULL, size
 
@@ -1858,6 +1859,77 @@ async def test_an_unreadable_file_ends_the_response_without_a_broker_error() -> 
         transport = PlainTransport(ours)
         with pytest.raises(trio.BrokenResourceError, match="the disk"):
             transport.send_now([b"head", FileSlice(cast(Any, Broken()), 0, 100)])
+
+
+class Known(OsFile):
+    """A file of which all bytes are known to be in memory, or none."""
+
+    is_cached = True
+
+    def cached_bytes(self, position: int, size_bytes: int) -> int:
+        return size_bytes if self.is_cached else 0
+
+
+BYTES = random.Random(1).randbytes((3 << 20) + 100)
+
+RESPONSES: dict[str, tuple[list[bytes | int], list[int]]] = {
+    "file at the end": ([b"head", 900_000], []),
+    "file in the middle": ([b"head", 900_000, b"tail"], []),
+    "two files": ([b"head", 200_000, b"between", 100_000], []),
+    "larger than one call": ([b"head", 3 << 20], [(3 << 20) - SEND_BYTES]),
+    "more parts than FEW_BUFFERS": ([b"head", 200_000, b"between", 100_000, b"tail"], [4, 200_000, 7, 100_000, 4]),
+}
+"""Parts, of which a number is a slice of a file with as many bytes, and the sizes of what `send_now` returns to a fast reader."""
+
+
+@pytest.mark.parametrize("name", RESPONSES)
+@pytest.mark.parametrize("is_fast", [True, False])
+@pytest.mark.parametrize("is_cached", [True, False])
+async def test_large_slices_are_sent_without_a_task_as_far_as_they_go(
+    tmp_path: Path, name: str, is_fast: bool, is_cached: bool
+) -> None:
+    sizes, left = RESPONSES[name]
+    (tmp_path / "log").write_bytes(BYTES)
+    file = Known(os.open(tmp_path / "log", os.O_RDONLY))
+    file.is_cached = is_cached
+    parts: list[Part] = []
+    for each in sizes:
+        parts.append(FileSlice(file, len(parts) * 10, each) if isinstance(each, int) else each)
+    expected = b"".join(part.read() if isinstance(part, FileSlice) else bytes(part) for part in parts)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8 << 20 if is_fast else 4_096)
+        transport = PlainTransport(ours)
+        rest = transport.send_now(parts)
+        if not is_cached:
+            assert [len(part) for part in rest] == [len(part) for part in parts][-len(rest) :]
+            assert isinstance(rest[0], FileSlice) or len(parts) > FEW_BUFFERS
+        elif is_fast:
+            assert [len(part) for part in rest] == left
+        else:
+            assert rest and sum(map(len, rest)) >= sum(left)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(transport.send, rest)
+            received, reader = bytearray(), trio.socket.from_stdlib_socket(theirs)
+            with trio.fail_after(60):
+                while len(received) < len(expected):
+                    received += await reader.recv(1 << 20)
+        assert received == expected
+    file.close()
+
+
+async def test_a_file_that_has_become_shorter_ends_the_response(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(bytes(100_000))
+    file = Known(os.open(tmp_path / "log", os.O_RDONLY))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8 << 20)
+        transport = PlainTransport(ours)
+        rest = transport.send_now([b"head", FileSlice(file, 0, 200_000)])
+        assert [len(part) for part in rest] == [100_000]
+        with pytest.raises(trio.BrokenResourceError, match="file ended 100000 bytes before"):
+            await transport.send(rest)
+    file.close()
 
 
 # Responses that wait for a change
