@@ -75,16 +75,18 @@ class QuietMember(NamedTuple):
     """A member that has nothing to do before its group changes.
 
     Attributes:
-        bell: Bell of its group.
+        bell: Bell of its group; for a member that waits for others, the one that rings when they give something up.
         rings: How often that had rung.
         session_ms: Time that is left of its session.
         classic: Its group, if that is classic. An open connection must not keep a group that is gone.
+        is_waiting: Whether it waits for others.
     """
 
     bell: Bell
     rings: int
     session_ms: int
     classic: ReferenceType[ClassicGroup] | None
+    is_waiting: bool
 
 
 class GroupCoordinator(Coordinator[GroupShard]):
@@ -355,23 +357,26 @@ class GroupCoordinator(Coordinator[GroupShard]):
         return tuple(answers)
 
     def quiet(self, group_id: str, member_id: str) -> QuietMember | None:
-        """Return the member if it has nothing to do before the group's bell rings."""
+        """Return the member if it has nothing to do before the bell rings."""
         shard = self.shard_for(group_id)
         group = shard.groups.get(group_id)
         member: Any = None if group is None or shard.state is not ShardState.ACTIVE else group.members.get(member_id)
         if group is None or member is None:
             return None
+        bell: Bell | None
+        is_waiting = False
         if isinstance(group, ClassicGroup):
-            is_quiet, session = group.state is ClassicState.STABLE, member.session
+            bell, session = group.bell if group.state is ClassicState.STABLE else None, member.session
         else:
-            is_quiet = self._protocols[type(group)].is_quiet(group, member)
+            protocol = self._protocols[type(group)]
+            is_waiting = not protocol.is_quiet(group, member)
+            bell = group.bell if not is_waiting else group.released if protocol.is_waiting(group, member) else None
             session = group.sessions.get(member_id)
-        if not is_quiet or session is None or session.due_ms is None:
+        if bell is None or session is None or session.due_ms is None:
             return None
         session_ms = session.due_ms - self._deadlines.elapsed_ms()
-        return QuietMember(
-            group.bell, group.bell.rings, session_ms, ref(group) if isinstance(group, ClassicGroup) else None
-        )
+        classic = ref(group) if isinstance(group, ClassicGroup) else None
+        return QuietMember(bell, bell.rings, session_ms, classic, is_waiting)
 
     def keep_alive(self, quiet: QuietMember, member_id: str) -> bool:
         """Restart the session of a classic member that sends the same heartbeat again. Return False if its group has changed, or

@@ -35,6 +35,7 @@ class ReconciledGroup(Generic[GroupMember, Target]):
         is_assigning: Whether a job is making a target assignment.
         static_members: Instance id -> member id. Share groups have none.
         bell: Rings when the group's epoch or its target changes, and when it is closed.
+        released: Bell that rings when its target changes or a member gives something up: a member may get more than it has.
     """
 
     def __init__(self, group_id: str, partition: int) -> None:
@@ -54,6 +55,7 @@ class ReconciledGroup(Generic[GroupMember, Target]):
         self.is_assigning = False
         self.static_members: dict[str, str] = {}
         self.bell = Bell()
+        self.released = Bell()
 
     @property
     def is_empty(self) -> bool:
@@ -122,3 +124,5 @@ def target_metadata(
     group.assignment_ms = 0 if value is None else value.assignment_timestamp
     if group.bell:
         group.bell.ring()
+    if group.released:
+        group.released.ring()

@@ -147,6 +147,7 @@ class ReconciledProtocol(Generic[Group]):
     def close(self, group: Group) -> Job:
         """Stop the timers of a group that was deleted or is no longer served, a member a piece."""
         group.bell.ring()
+        group.released.ring()
         for member_id in tuple(group.sessions):
             self.timers.stop(group, member_id)
             yield
@@ -160,6 +161,10 @@ class ReconciledProtocol(Generic[Group]):
         """Whether the member has its part of the newest target, so that it has nothing to do before the group changes. Called
         after its heartbeat, which looks up the topics if they have changed."""
         raise NotImplementedError
+
+    def is_waiting(self, group: Group, member: Any) -> bool:
+        """Whether the member lacks a part of its target that others must give up first, or the newest target is not made yet."""
+        return group.assignment_epoch < group.epoch
 
     def heartbeat_interval_ms(self, group: Group, member: Any) -> int:
         """Return the interval in which the member must send heartbeats: short where heartbeats are held and the member is not

@@ -19,10 +19,11 @@ from ...protocol.connection import Request
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from ..groups.classic.protocol import Caller
+from ..groups.service import GroupService
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .coordinating import CoordinatorCall, check_topics
-from .holding import held
+from .holding import held, held_join, joins, when_answered
 from .permissions import check_without_words, seeing
 
 
@@ -42,11 +43,15 @@ def handle(ctx: Context, request: Request) -> Any:
     answer = CoordinatorCall(ctx, groups, body.group_id, work, _refused, before).run()
     if groups.held is None:
         return answer
-    has_no_news = (
-        isinstance(answer, ConsumerGroupHeartbeatResponse)
-        and answer.member_epoch == body.member_epoch
-        and answer.assignment is None
-    )
+    return when_answered(answer, partial(_held, ctx, request, groups))
+
+
+def _held(ctx: Context, request: Request, groups: GroupService, answer: ConsumerGroupHeartbeatResponse) -> Any:
+    """Return the answer as it is, or one that is held: of a member that joins and waits for others, or of a quiet group."""
+    if joins(ctx, request) and not answer.error_code:
+        has_part = answer.assignment is not None and bool(answer.assignment.topic_partitions)
+        return held_join(ctx, request, answer, groups, has_part=has_part)
+    has_no_news = answer.member_epoch == request.body.member_epoch and answer.assignment is None
     interval_ms = answer.heartbeat_interval_ms if has_no_news else 0
     return held(ctx, request, answer, groups, interval_ms, claims=("topic_partitions",))
 

@@ -30,6 +30,7 @@ from ..cluster.topic_plans import PARTITIONS_MAX, TopicPlan, check_name
 from ..coordination.jobs import Job, Steps
 from ..groups.classic.protocol import Caller
 from ..groups.coordinator import GroupCoordinator
+from ..groups.service import GroupService
 from ..groups.shard import GroupShard
 from ..groups.streams.answering import HeartbeatResult
 from ..groups.streams.configured import InternalTopic, StatusCode
@@ -39,7 +40,7 @@ from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .coordinating import NAMES_AT_ONCE, CoordinatorCall, check_topics
-from .holding import held
+from .holding import held, held_join, joins, when_answered
 from .permissions import check_without_words
 
 _ERRORS_SHOWN = 3
@@ -61,9 +62,19 @@ def handle(ctx: Context, request: Request) -> Any:
     answer = CoordinatorCall(ctx, groups, body.group_id, work, _refused, before, partial(_make_response, ctx)).run()
     if groups.held is None:
         return answer
+    return when_answered(answer, partial(_held, ctx, request, groups))
+
+
+def _held(ctx: Context, request: Request, groups: GroupService, answer: StreamsGroupHeartbeatResponse) -> Any:
+    """Return the answer as it is, or one that is held: of a member that joins and waits for others, or of a quiet group."""
+    body: StreamsGroupHeartbeatRequest = request.body
+    if joins(ctx, request) and not answer.error_code:
+        if answer.active_tasks is None:  # nothing new since the wait began
+            answer = replace(answer, active_tasks=(), standby_tasks=(), warmup_tasks=())
+        has_part = any((answer.active_tasks, answer.standby_tasks, answer.warmup_tasks, answer.status))
+        return held_join(ctx, request, answer, groups, has_part=has_part, topology=None)
     has_no_news = (
-        isinstance(answer, StreamsGroupHeartbeatResponse)
-        and answer.member_epoch == body.member_epoch
+        answer.member_epoch == body.member_epoch
         and answer.active_tasks is None
         and answer.partitions_by_user_endpoint is None
         and not answer.status

@@ -28,7 +28,7 @@ from ...protocol.errors import LargeMessageError, ProtocolError
 from ...protocol.last_produce import LastProduce
 from ..runtime.addresses import java_host
 from ..security.principal import ANONYMOUS, Principal
-from .dispatcher import Deferred, Handler, HangUpError, LoggingIn, RequestDispatcher, finished, one_line
+from .dispatcher import Deferred, Handler, HangUpError, LoggingIn, RequestDispatcher, one_line
 from .frames import FrameReader
 from .large_requests import (
     READ_ELEMENTS_AT_ONCE,
@@ -103,6 +103,8 @@ class Connection:
     """The last request, its handler, and its response that waits for a change."""
 
     heartbeat_s: float | None = None
+
+    joining: tuple[Request, float] | None = None
 
     quiet: Any = None
 
@@ -460,9 +462,12 @@ class Connection:
         if not deferred.is_outdated:
             return encode_response(request, deferred.response)
         self.busy = True
-        self._left = partial(self._complete, request, handle(self._context, request))
+        self._left = partial(self._handle_again, request, handle)
         self.wake()
         return None
+
+    async def _handle_again(self, request: Request, handle: Handler) -> None:
+        await self._complete(request, handle(self._context, request))
 
     def _send_deferred(self) -> None:
         """Send the response whose wait has ended. If the connection is in the queue, or its task runs, they do that."""
@@ -527,8 +532,14 @@ class Connection:
                     answer.close()
                 raise
         # A reference to the frame during the wait would keep its memory.
-        body = await answer if isinstance(answer, CoroutineType) else await finished(answer)
+        body = await answer if isinstance(answer, CoroutineType) else answer
         del answer
+        if isinstance(body, Deferred):
+            handle = self._session.handlers.get(request.api.key)
+            if places is None and self._large is None and handle is not None and self._defer(request, handle, body):
+                self.busy = False
+                return
+            body = body.response
         parts = None if body is None or self._large is not None else write_now(request, body)
         if parts is None and (body is not None or self._large is not None):
             unwritten = [request, body]

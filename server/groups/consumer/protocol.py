@@ -106,6 +106,12 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
         is_stable = member.state is ConsumerMemberState.STABLE
         return is_stable and group.epoch <= group.assignment_epoch == member.epoch
 
+    def is_waiting(self, group: ConsumerGroup, member: ConsumerMember) -> bool:
+        """See `ReconciledProtocol.is_waiting`."""
+        if member.state is ConsumerMemberState.STABLE:
+            return super().is_waiting(group, member)
+        return member.state is ConsumerMemberState.UNRELEASED_PARTITIONS
+
     def _await_revocation(self, shard: GroupShard, group: ConsumerGroup, member: ConsumerMember) -> None:
         self.timers.unlimit(group, member.member_id)
         if member.state is ConsumerMemberState.UNREVOKED_PARTITIONS and member.classic is None:

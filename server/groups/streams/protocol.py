@@ -87,6 +87,12 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         is_stable = member.state is StreamsMemberState.STABLE
         return is_stable and group.epoch <= group.assignment_epoch == member.epoch
 
+    def is_waiting(self, group: StreamsGroup, member: StreamsMember) -> bool:
+        """See `ReconciledProtocol.is_waiting`."""
+        if member.state is StreamsMemberState.STABLE:
+            return super().is_waiting(group, member)
+        return member.state is StreamsMemberState.UNRELEASED_TASKS
+
     # Heartbeats
 
     def unchanged(

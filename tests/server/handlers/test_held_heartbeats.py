@@ -49,6 +49,7 @@ OVERRIDES = FEW_PARTITIONS | {
 @pytest.fixture(autouse=True)
 def _held_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(holding, "HOLD_MS_MAX", VERY_LONG_MS)
+    monkeypatch.setattr(holding, "JOIN_MS_MAX", VERY_LONG_MS)
 
 
 class Member:
@@ -170,7 +171,8 @@ class Member:
 def held_count(broker: ottla.Broker) -> int:
     """Return the number of held responses."""
     shards = broker.inner.services.coordinators.groups.coordinator.shards
-    return sum(len(group.bell) for shard in shards for group in shard.groups.values())
+    groups = [group for shard in shards for group in shard.groups.values()]
+    return sum(len(group.bell) + len(getattr(group, "released", ())) for group in groups)
 
 
 @pytest.fixture
@@ -376,15 +378,15 @@ def test_a_member_of_the_consumer_protocol_learns_at_once_of_its_new_target(join
     assert (both.partitions, answer.heartbeat_interval_ms) == ((0, 1), VERY_LONG_MS)
     one.hold(one.send_beat)
     two.send_beat(**joining)
-    answer = two.heard()
-    assert (answer.assignment.topic_partitions, answer.heartbeat_interval_ms) == ((), UNSETTLED_MS)
     answer = one.heard()
     (left,) = answer.assignment.topic_partitions
     assert (len(left.partitions), answer.heartbeat_interval_ms) == (1, UNSETTLED_MS)
+    assert eventually(one.broker, lambda: held_count(one.broker) == 1), "the other one gets its part first"
     one.send_beat(topic_partitions=(TopicPartitions(topic_id=left.topic_id, partitions=left.partitions),))
     assert one.heard().heartbeat_interval_ms == VERY_LONG_MS
-    two.send_beat()
-    assert {*two.heard().assignment.topic_partitions[0].partitions, *left.partitions} == {0, 1}
+    answer = two.heard()
+    assert {*answer.assignment.topic_partitions[0].partitions, *left.partitions} == {0, 1}
+    assert (answer.member_epoch, answer.heartbeat_interval_ms) == (one.epoch, VERY_LONG_MS)
     one.hold(one.send_beat)
     two.epoch = -1
     two.send_beat()
@@ -403,14 +405,67 @@ def test_claims_of_a_held_heartbeat_do_not_count_after_a_change(
     one.heard()
     one.hold(lambda: one.send_beat(topic_partitions=()))
     two.send_beat(**joining)
-    two.heard()
     (left,) = one.heard().assignment.topic_partitions
+    two.client.send(ApiVersionsRequest(client_software_name=NAMED, client_software_version="1"), 3)
+    assert two.heard().assignment.topic_partitions == (), "its next request ended the wait"
+    assert two.receive().error_code == ErrorCode.NONE
     two.send_beat()
     assert two.heard().assignment is None
     one.send_beat(topic_partitions=(TopicPartitions(topic_id=left.topic_id, partitions=left.partitions),))
     one.heard()
     two.send_beat()
     assert {*two.heard().assignment.topic_partitions[0].partitions, *left.partitions} == {0, 1}
+
+
+JOINING = {"rebalance_timeout_ms": VERY_LONG_MS, "subscribed_topic_names": ("t",), "topic_partitions": ()}
+
+
+def pair(joined: Callable[..., Member], software: str | None = NAMED) -> tuple[Member, Member]:
+    """Return a member with all partitions of a group of the consumer protocol, and one that has sent its request to join."""
+    one, two = joined(), joined(software)
+    one.member_id, two.member_id = "one", "two"
+    one.send_beat(**JOINING)
+    one.heard()
+    one.hold(one.send_beat)
+    two.send_beat(**JOINING)
+    assert len(one.heard().assignment.topic_partitions[0].partitions) == 1
+    return one, two
+
+
+def test_a_member_that_joins_waits_no_longer_if_the_one_with_its_part_leaves(joined: Callable[..., Member]) -> None:
+    one, two = pair(joined)
+    one.epoch = -1
+    one.send_beat()
+    one.heard()
+    assert two.heard().assignment.topic_partitions[0].partitions
+
+
+@pytest.mark.parametrize("software", ["unknown", None])
+def test_only_known_clients_wait_when_they_join(joined: Callable[..., Member], software: str | None) -> None:
+    _, two = pair(joined, software)
+    answer = two.heard()
+    assert (answer.assignment.topic_partitions, answer.heartbeat_interval_ms) == ((), UNSETTLED_MS)
+
+
+def test_a_member_that_joins_waits_half_a_second_at_most(
+    joined: Callable[..., Member], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holding, "JOIN_MS_MAX", holding.HOLD_MS_MIN)
+    _, two = pair(joined)
+    answer = two.heard()
+    assert (answer.assignment.topic_partitions, answer.heartbeat_interval_ms) == ((), UNSETTLED_MS)
+
+
+def test_a_change_that_gives_a_joining_member_nothing_does_not_end_its_wait(joined: Callable[..., Member]) -> None:
+    one, two = pair(joined)
+    three = joined()
+    three.member_id = "three"
+    three.send_beat(**JOINING)
+    assert three.heard().assignment.topic_partitions == (), "there are two partitions"
+    assert eventually(one.broker, lambda: held_count(one.broker) == 1)
+    one.send_beat(topic_partitions=())
+    one.heard()
+    assert two.heard().assignment.topic_partitions[0].partitions
 
 
 def test_a_new_epoch_is_not_held(joined: Callable[..., Member]) -> None:
@@ -465,11 +520,12 @@ def test_a_member_of_a_streams_group_learns_at_once_of_its_new_target_and_of_a_s
     one.settle(one.send_streams_beat, one.heard(), lambda answer: bool(answer.active_tasks))
     one.hold(one.send_streams_beat)
     two.send_streams_beat(**joining | {"process_id": "q"})
-    two.heard()
     answer = one.heard()
     assert (len(answer.active_tasks[0].partitions), answer.heartbeat_interval_ms) == (1, UNSETTLED_MS)
+    assert eventually(one.broker, lambda: held_count(one.broker) == 1), "the other one gets its part first"
     one.send_streams_beat(active_tasks=answer.active_tasks, standby_tasks=(), warmup_tasks=())
     assert one.heard().heartbeat_interval_ms == VERY_LONG_MS
+    assert len(two.heard().active_tasks[0].partitions) == 1
     one.hold(one.send_streams_beat)
     two.send_streams_beat(shutdown_application=True)
     two.heard()

@@ -7,6 +7,7 @@ from typing import Any
 
 import trio
 
+from ottla.protocol.connection import Request
 from ottla.server.broker.broker import Broker
 from ottla.server.network.dispatcher import LoggingIn, RequestingClient
 from ottla.server.runtime.time_slices import TimeSlice
@@ -24,6 +25,7 @@ class Staying:
     principal: Principal = ANONYMOUS
     logging_in: LoggingIn | None = None
     heartbeat_s: float | None = None
+    joining: tuple[Request, float] | None = None
     quiet: Any = None
     farewell: Callable[[], object] | None = None
 
