@@ -52,8 +52,7 @@ def _held(ctx: Context, request: Request, groups: GroupService, answer: Consumer
         has_part = answer.assignment is not None and bool(answer.assignment.topic_partitions)
         return held_join(ctx, request, answer, groups, has_part=has_part)
     has_no_news = answer.member_epoch == request.body.member_epoch and answer.assignment is None
-    interval_ms = answer.heartbeat_interval_ms if has_no_news else 0
-    return held(ctx, request, answer, groups, interval_ms, claims=("topic_partitions",))
+    return held(ctx, request, answer, groups, has_news=not has_no_news, claims=("topic_partitions",))
 
 
 def _refused(error: KafkaError) -> ConsumerGroupHeartbeatResponse:

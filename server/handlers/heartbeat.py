@@ -9,7 +9,6 @@ Behaviour
 from __future__ import annotations
 
 from functools import partial
-from math import inf
 from typing import Any
 
 from ...protocol.connection import Request
@@ -35,7 +34,7 @@ def handle(ctx: Context, request: Request) -> Any:
     if (last := ctx.client.quiet) is not None:
         same, answer, quiet = last
         if body == same and groups.coordinator.keep_alive(quiet, body.member_id):
-            return held(ctx, request, answer, groups, inf, quiet)
+            return held(ctx, request, answer, groups, quiet=quiet)
         ctx.client.quiet = None
     # Its answer does not depend on records that a power loss could remove.
     work = partial(_beat, groups.coordinator, body)
@@ -43,7 +42,7 @@ def handle(ctx: Context, request: Request) -> Any:
     if groups.held is None:
         return answer
     has_no_news = isinstance(answer, HeartbeatResponse) and not answer.error_code
-    return held(ctx, request, answer, groups, inf if has_no_news else 0)
+    return held(ctx, request, answer, groups, has_news=not has_no_news)
 
 
 def _beat(coordinator: GroupCoordinator, body: HeartbeatRequest, shard: GroupShard) -> Steps[HeartbeatResponse]:

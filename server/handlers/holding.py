@@ -1,7 +1,8 @@
 """Responses to heartbeats that are held back while the group is quiet, so that its members learn of a change at once.
 
-A client's rhythm is the time between its heartbeats on a connection. A response is held for a part of it, so the client sends
-its next heartbeat at the same time as without this. The first heartbeat is not held, as the rhythm is not known.
+A client's rhythm is the time between its heartbeats on a connection, or the interval that the broker has requested. A response
+is held for a part of it, so the client sends its next heartbeat at the same time as without this. The first heartbeat is not held,
+as the rhythm is not known.
 
 A member that joins gets nothing as long as others have not given up what it will get, and sends nothing else. So its answer waits
 for them (`held_join`), half a second at most.
@@ -31,21 +32,14 @@ from ..services.context import Context
 
 RHYTHM_PART = 0.8
 INTERVAL_MARGIN_MS = 200
-"""Time that is left of the interval that the broker requests, for librdkafka: it waits no longer for a response."""
+"""Time that is left of the interval that the broker requests: librdkafka waits no longer for a response."""
 JOIN_MS_MAX = 500
 SESSION_PART = 0.25
 HOLD_MS_MAX = 2_500
 """Clients may give every request little time."""
 HOLD_MS_MIN = 2 * TICK_MS
-MARGINS_MS = {
-    "apache-kafka-java": 0,
-    "kafka-python": 0,
-    "kgo": 0,
-    "confluent-kafka": INTERVAL_MARGIN_MS,
-    "rdkafka": INTERVAL_MARGIN_MS,
-}
-"""Part of the name of software that sends other requests at the same time -> the margin of the interval. librdkafka's bindings have
-names of their own."""
+NAMES = ("apache-kafka-java", "confluent-kafka", "kafka-python", "kgo", "rdkafka")
+"""Parts of the names of software that sends other requests at the same time; librdkafka's bindings have names of their own."""
 NAMES_CACHED = 64
 CLIENT_IDS = "aiokafka"
 """Start of the client ids of clients that do not name their software."""
@@ -56,9 +50,9 @@ def held(
     request: Request,
     answer: Any,
     groups: GroupService,
-    interval_ms: float,
-    quiet: QuietMember | None = None,
     *,
+    has_news: bool = False,
+    quiet: QuietMember | None = None,
     claims: Sequence[str] = (),
 ) -> Any:
     """Return the answer to a heartbeat; a held one if the group is quiet.
@@ -66,7 +60,7 @@ def held(
     Args:
         answer: Result of the handler.
         groups: The coordinator, which holds responses.
-        interval_ms: Interval that a response without news requests; 0 for a response with news, which is not held.
+        has_news: Whether the answer has news; then it is not held.
         quiet: The member, if it is known to be quiet.
         claims: Fields in which the member says what it owns. After the wait they may be out of date, e.g. lack what the member was
             about to take over, so they become None for the case that the request is handled again.
@@ -74,11 +68,15 @@ def held(
     assert groups.held is not None
     client = ctx.client
     last_s, now_s = client.heartbeat_s, trio.current_time()
+    told_ms, client.interval_ms = client.interval_ms, getattr(answer, "heartbeat_interval_ms", 0)
     client.heartbeat_s = now_s
-    margin_ms = _margin_ms(ctx, request)
-    if last_s is None or margin_ms is None:
+    if told_ms:
+        hold_ms = min(RHYTHM_PART * told_ms, told_ms - INTERVAL_MARGIN_MS)
+    else:
+        hold_ms = 0 if last_s is None else RHYTHM_PART * 1000 * (now_s - last_s)
+    if not hold_ms or not _is_known(ctx, request):
         return answer
-    if not interval_ms:
+    if has_news:
         ctx.services.waits.end_for(request.client_id or "", client.client_host)
         return answer
     if quiet is None:
@@ -87,8 +85,7 @@ def held(
             return answer
         if quiet.classic is not None:
             client.quiet = request.body, answer, quiet
-    rhythm_ms = (now_s - last_s) * 1000
-    hold_ms = min(RHYTHM_PART * rhythm_ms, interval_ms - margin_ms, SESSION_PART * quiet.session_ms, HOLD_MS_MAX)
+    hold_ms = min(hold_ms, SESSION_PART * quiet.session_ms, HOLD_MS_MAX)
     if hold_ms < HOLD_MS_MIN:
         return answer
     if claims and any(getattr(request.body, name) is not None for name in claims):
@@ -107,10 +104,10 @@ def held_join(ctx: Context, request: Request, answer: Any, groups: GroupService,
     """
     assert groups.held is not None
     client, now_ms = ctx.client, 1000 * trio.current_time()
-    client.heartbeat_s = now_ms / 1000
+    client.heartbeat_s, client.interval_ms = now_ms / 1000, answer.heartbeat_interval_ms
     last, client.joining = client.joining, None
     until_ms = last[1] if last is not None and last[0] is request else now_ms + JOIN_MS_MAX
-    if has_part or answer.member_epoch <= 0 or _margin_ms(ctx, request) is None:
+    if has_part or answer.member_epoch <= 0 or not _is_known(ctx, request):
         return answer
     waiting = groups.coordinator.quiet(request.body.group_id, answer.member_id)
     if waiting is None or not waiting.is_waiting:
@@ -137,14 +134,12 @@ def joins(ctx: Context, request: Request) -> bool:
     return request.body.member_epoch == 0 or (ctx.client.joining is not None and ctx.client.joining[0] is request)
 
 
-def _margin_ms(ctx: Context, request: Request) -> int | None:
-    """Return the margin of a client that may be held; None for others."""
+def _is_known(ctx: Context, request: Request) -> bool:
+    """Whether the client sends other requests before it has the response."""
     software = ctx.client.software
-    if software:
-        return _margin_of(software[0])
-    return 0 if (request.client_id or "").startswith(CLIENT_IDS) else None
+    return _is_named(software[0]) if software else (request.client_id or "").startswith(CLIENT_IDS)
 
 
 @lru_cache(NAMES_CACHED)
-def _margin_of(name: str) -> int | None:
-    return next((margin_ms for part, margin_ms in MARGINS_MS.items() if part in name), None)
+def _is_named(name: str) -> bool:
+    return any(part in name for part in NAMES)

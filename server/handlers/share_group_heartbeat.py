@@ -48,7 +48,7 @@ def handle(ctx: Context, request: Request) -> Any:
         and answer.member_epoch == body.member_epoch
         and answer.assignment is None
     )
-    return held(ctx, request, answer, groups, answer.heartbeat_interval_ms if has_no_news else 0)
+    return held(ctx, request, answer, groups, has_news=not has_no_news)
 
 
 def _refused(error: KafkaError) -> ShareGroupHeartbeatResponse:

@@ -79,8 +79,7 @@ def _held(ctx: Context, request: Request, groups: GroupService, answer: StreamsG
         and answer.partitions_by_user_endpoint is None
         and not answer.status
     )
-    interval_ms = answer.heartbeat_interval_ms if has_no_news else 0
-    return held(ctx, request, answer, groups, interval_ms, claims=CLAIMS)
+    return held(ctx, request, answer, groups, has_news=not has_no_news, claims=CLAIMS)
 
 
 def _heartbeat(

@@ -104,6 +104,8 @@ class Connection:
 
     heartbeat_s: float | None = None
 
+    interval_ms: int = 0
+
     joining: tuple[Request, float] | None = None
 
     quiet: Any = None

@@ -99,6 +99,9 @@ class RequestingClient(Protocol):
     heartbeat_s: float | None
     """Trio's time of its last heartbeat, or of the answer to a SyncGroup before it."""
 
+    interval_ms: int
+    """Interval of heartbeats that the last answer to one requested; 0: none."""
+
     joining: tuple[Request, float] | None
     """Its request to join a group whose answer was held last, and the moment, in ms of Trio's time, until which it may be."""
 

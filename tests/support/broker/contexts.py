@@ -25,6 +25,7 @@ class Staying:
     principal: Principal = ANONYMOUS
     logging_in: LoggingIn | None = None
     heartbeat_s: float | None = None
+    interval_ms: int = 0
     joining: tuple[Request, float] | None = None
     quiet: Any = None
     farewell: Callable[[], object] | None = None
