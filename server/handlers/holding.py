@@ -5,7 +5,7 @@ is held for a part of it, so the client sends its next heartbeat at the same tim
 as the rhythm is not known.
 
 A member that joins gets nothing as long as others have not given up what it will get, and sends nothing else. So its answer waits
-for them (`held_join`), half a second at most.
+for them (`held_join`), half a second at most. In a classic group it is the answer to its SyncGroup (`held_sync`).
 
 Some clients send nothing else before they have the response to a heartbeat, e.g. KafkaJS and sarama no fetch: records would come
 late. Only clients are held that are known not to wait, by the name of their software (KIP-511), and aiokafka.
@@ -25,6 +25,7 @@ from typing import Any
 import trio
 
 from ...protocol.connection import Request
+from ...protocol.messages.sync_group import SyncGroupResponse
 from ..coordination.holds import TICK_MS, HeldResponse
 from ..groups.coordinator import QuietMember
 from ..groups.service import GroupService
@@ -34,6 +35,9 @@ RHYTHM_PART = 0.8
 INTERVAL_MARGIN_MS = 200
 """Time that is left of the interval that the broker requests: librdkafka waits no longer for a response."""
 JOIN_MS_MAX = 500
+SYNC_MS = 200
+NO_TOPICS = bytes(4)
+"""Number of topics in an assignment of consumers, after its version."""
 SESSION_PART = 0.25
 HOLD_MS_MAX = 2_500
 """Clients may give every request little time."""
@@ -118,6 +122,22 @@ def held_join(ctx: Context, request: Request, answer: Any, groups: GroupService,
     client.joining = request, until_ms
     request.body = replace(request.body, member_id=answer.member_id, member_epoch=answer.member_epoch, **once)
     return HeldResponse(answer, groups.held, waiting.bell, until_ms)
+
+
+def held_sync(ctx: Context, request: Request, answer: SyncGroupResponse, groups: GroupService) -> Any:
+    """Return the answer to a SyncGroup; a held one if the member gets no partition.
+
+    With a cooperative assignor (KIP-429) others give up its part now, and begin the next generation then. Without the wait the member
+    would learn of that with its next heartbeat.
+    """
+    if answer.error_code or answer.assignment[2:6] not in (b"", NO_TOPICS) or not _is_known(ctx, request):
+        return answer
+    assert groups.held is not None
+    quiet = groups.coordinator.quiet(request.body.group_id, request.body.member_id)
+    if quiet is None:
+        return answer
+    hold_ms = min(SYNC_MS, SESSION_PART * quiet.session_ms)
+    return HeldResponse(answer, groups.held, quiet.bell, 1000 * trio.current_time() + hold_ms)
 
 
 def when_answered(answer: Any, hold: Callable[[Any], Any]) -> Any:

@@ -2,6 +2,7 @@
 
 Behaviour
 - Waits until the leader has sent the assignment; the rules are in `groups.classic`.
+- The response to a member that gets no partition may be held for a moment (`holding`).
 - From version 5 on protocol type and name must be given, and be the group's (KIP-559).
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from typing import Any
 
 import trio
 
@@ -19,6 +21,7 @@ from ..coordination.service import ParkedAnswer
 from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
+from .holding import held_sync
 from .permissions import check
 
 _FIRST_VERSION_WITH_PROTOCOL = 5
@@ -26,7 +29,7 @@ _FIRST_VERSION_WITH_PROTOCOL = 5
 ASSIGNMENTS_AT_ONCE = 1_000
 
 
-async def handle(ctx: Context, request: Request) -> SyncGroupResponse:
+async def handle(ctx: Context, request: Request) -> Any:
     body: SyncGroupRequest = request.body
     if request.version >= _FIRST_VERSION_WITH_PROTOCOL and (body.protocol_type is None or body.protocol_name is None):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -43,7 +46,7 @@ async def handle(ctx: Context, request: Request) -> SyncGroupResponse:
         ctx.client.heartbeat_s = trio.current_time()
     except KafkaError as error:
         return SyncGroupResponse(error_code=error.code)
-    return response
+    return response if groups.held is None else held_sync(ctx, request, response, groups)
 
 
 async def _with_members_only(

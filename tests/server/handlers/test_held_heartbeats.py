@@ -20,7 +20,7 @@ from ottla.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentit
 from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, Topology
-from ottla.protocol.messages.sync_group import SyncGroupRequest
+from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.server.groups.settings import UNSETTLED_MS
 from ottla.server.groups.streams.configured import StatusCode
 from ottla.server.handlers import holding
@@ -37,6 +37,8 @@ pytestmark = pytest.mark.skipif(not IS_KNOWN, reason="needs epoll")
 NAMED = "apache-kafka-java"
 VERY_LONG_MS = 1_800_000
 """A response that is held for a part of it comes later than a client waits for it."""
+PART, NOTHING = bytes(5) + b"\1", bytes(6)
+"""Starts of assignments: the version, and one topic or none."""
 KINDS = ("consumer", "share", "streams")
 OVERRIDES = FEW_PARTITIONS | {
     "group.initial.rebalance.delay.ms": "0",
@@ -76,12 +78,16 @@ class Member:
         )  # fmt: skip
         self.client.send(request, 3)
 
-    def sync(self) -> None:
-        """Receive the generation, and ask for the assignment."""
+    def sync(self, assignments: dict[str, bytes] | None = None) -> None:
+        """Receive the generation, and ask for the assignment. The leader gives each member PART unless told otherwise."""
         joined = self.receive()
         assert joined.error_code == 0
         self.member_id, self.epoch = joined.member_id, joined.generation_id
-        request = SyncGroupRequest(group_id="classic", generation_id=self.epoch, member_id=self.member_id)
+        parts = {one.member_id: PART for one in joined.members} if assignments is None else assignments
+        request = SyncGroupRequest(
+            group_id="classic", generation_id=self.epoch, member_id=self.member_id,
+            assignments=tuple(SyncGroupRequestAssignment(member_id=one, assignment=part) for one, part in parts.items()),
+        )  # fmt: skip
         self.client.send(request, 3)
 
     def join(self) -> None:
@@ -213,6 +219,37 @@ def test_a_classic_member_learns_at_once_that_another_one_joins_or_leaves(joined
     one.hold(one.send_heartbeat)
     two.leave()
     assert one.receive().error_code == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+@pytest.mark.parametrize("nothing", [NOTHING, b""])
+def test_a_classic_member_without_partitions_learns_at_once_of_the_next_generation(
+    broker: ottla.Broker, joined: Callable[..., Member], monkeypatch: pytest.MonkeyPatch, nothing: bytes
+) -> None:
+    """With a cooperative assignor others give up its part and join again."""
+    monkeypatch.setattr(holding, "SYNC_MS", VERY_LONG_MS)
+    one, two = joined(), joined()
+    one.join()
+    one.hold(one.send_heartbeat)
+    two.send_join()
+    assert one.receive().error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    one.send_join()
+    one.sync({one.member_id: PART})
+    two.sync({two.member_id: nothing})
+    assert one.receive().assignment == PART
+    assert eventually(broker, lambda: held_count(broker) == 1)
+    one.send_join()
+    assert two.receive().error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    two.send_join()
+    for member in (one, two):
+        member.sync()
+    assert (one.receive().assignment, two.receive().assignment) == (PART, PART)
+
+
+def test_a_classic_member_without_partitions_waits_for_a_moment(joined: Callable[..., Member]) -> None:
+    one = joined()
+    one.send_join()
+    one.sync({})
+    assert one.receive().error_code == ErrorCode.NONE
 
 
 def test_news_end_the_fetch_of_that_client_alone(broker: ottla.Broker, joined: Callable[..., Member]) -> None:
