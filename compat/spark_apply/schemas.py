@@ -11,6 +11,8 @@ from pathlib import Path
 
 from confluent_kafka import TopicPartition
 
+from ottla.storage.topics.versions import STRATEGY
+
 from ..support.clients.steps import admin, create_topic
 from ..support.suite import Suite
 from .debezium import AFTER_ALL, AFTER_HALF, HALF, written_by_debezium
@@ -353,6 +355,7 @@ def created_again(suite: Suite, commands: Commands) -> None:
 def asked_wrongly(suite: Suite, commands: Commands) -> None:
     written(commands, "wrong", ("a", {"n": 1}))
     create_topic(commands.bootstrap, commands.topic("empty"))
+    create_topic(commands.bootstrap, commands.topic("versions"), cleanup_policy="compact", **{STRATEGY: "timestamp"})
     (commands.work / "bytes").write_bytes(b"\xff\xfe")
     (commands.work / "list.avsc").write_text("[]")
     create, avro_of = ["--create"], ["--value-format", "avro", "--value-schema"]
@@ -366,6 +369,7 @@ def asked_wrongly(suite: Suite, commands: Commands) -> None:
             [*create, "--value-schema", "n NUMBER OF"],
             "--value-schema: expected columns such as",
         ),
+        ("a topic with versions", "versions", [*create, "--value-schema", "n INT"], f"{STRATEGY}=timestamp"),
         ("a column twice", "wrong", [*create, "--value-schema", "n INT, N INT"], "n"),
         ("no schema for a new table", "wrong", create, "--value-schema: expected columns such as"),
         (

@@ -22,6 +22,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from ottla.storage.topics.versions import STRATEGY
+
 from ..apache_kafka.spark.seen import Ran, ottla_spark
 from ..spark_connector.jars import connector_jars
 from ..spark_connector.session import spark_session
@@ -219,6 +221,8 @@ def judge_refusals(suite: Suite, wire: Wire, work: Path) -> None:
     wire.refused("a topic of others", 1, "topic secret", *there, "secret")
     create_topic(wire.bootstrap, "events")
     wire.refused("a topic that is not compacted", 1, "events is not compacted", *there, "events")
+    create_topic(wire.bootstrap, "versions", cleanup_policy="compact", **{STRATEGY: "timestamp"})
+    wire.refused("a topic with versions", 1, f"versions has {STRATEGY}=timestamp", *there, "versions")
 
 
 def judge_cleaned(suite: Suite, wire: Wire, broker: BrokerProcess) -> None:

@@ -22,6 +22,7 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql.types import StructType
 
 from ..errors import PipelineError, SourceChangedError, UsageError
+from ..records.versions import check_goes_by_offset
 from ..source.data_source_api import HAS_READ_LIMITS
 from ..spark.failures import failures_translated
 from ..spark.interrupts import interrupts_deferred
@@ -178,6 +179,7 @@ def apply(session: SparkSession, job: ApplyJob) -> Applied:
             now = topic_of_kafka(session, job.topic, {**KAFKA_DEFAULTS, **job.kafka})
         else:
             now = topic_of_directory(job.data_dir, job.topic)
+        check_goes_by_offset(job.topic, now.strategy, "apply")
         made = applier(session, job, topic_id_now, now.topic_id)
         begun = begin(session, made, now, job)
         if now.offsets_from(begun) and made.has_no_rows(session):

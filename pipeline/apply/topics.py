@@ -8,11 +8,12 @@ records that are not in the table yet.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...storage.disk import paths
 from ...storage.disk.checkpoints import uuid_text
+from ...storage.topics.versions import BY_OFFSET, STRATEGY
 from ..addresses import check_that_somebody_is_there
 from ..errors import PipelineError, SourceChangedError, UsageError
 from ..source.reading import LogReader
@@ -32,12 +33,14 @@ class TopicNow(NamedTuple):
 
     spans: Partition -> (its first offset, the offset after its last committed one).
     size_bytes: Size of its logs, as they are stored; None if unknown.
+    strategy: Which record of a key it keeps (KIP-280); also BY_OFFSET if its configs may not be read.
     """
 
     name: str
     topic_id: str | None
     spans: Mapping[int, tuple[int, int]]
     size_bytes: int | None = None
+    strategy: str = BY_OFFSET
 
     def ends(self) -> dict[int, int]:
         return {partition: end for partition, (_, end) in self.spans.items()}
@@ -66,7 +69,10 @@ def topic_of_directory(data_dir: str, topic: str) -> TopicNow:
         store = stores.store_of(tp)
         names = store.files.list(directory := store.directory_of(tp))
         size_bytes += sum(store.files.size(paths.join(directory, name)) for name in names if name.endswith(paths.LOG))
-    return TopicNow(topic, topic_id_of_directory(data_dir, topic), spans, size_bytes)
+    strategy = BY_OFFSET
+    with suppress(UsageError):  # the catalog is elsewhere
+        strategy = stores.stores[0].home.config_of(topic).ottla_compaction_strategy
+    return TopicNow(topic, topic_id_of_directory(data_dir, topic), spans, size_bytes, strategy)
 
 
 def topic_id_of_kafka(session: SparkSession, topic: str, options: Mapping[str, str]) -> str | None:
@@ -94,7 +100,8 @@ def topic_of_kafka(session: SparkSession, topic: str, options: Mapping[str, str]
         first = _offsets(jvm, admin, topic, numbers, spec.earliest(), isolation)
         last = _offsets(jvm, admin, topic, numbers, spec.latest(), isolation)
         spans = {each: (first[each], last[each]) for each in numbers}
-        return TopicNow(topic, _id_of(described), spans, _size_bytes(jvm, admin, described))
+        size_bytes = _size_bytes(jvm, admin, described)
+        return TopicNow(topic, _id_of(described), spans, size_bytes, _strategy(jvm, admin, topic))
 
 
 def _id_of(described: Any) -> str | None:
@@ -167,6 +174,19 @@ def _size_bytes(jvm: Any, admin: Any, described: Any) -> int | None:
             replica = directory.replicaInfos().get(place)
             size_bytes += 0 if replica is None else replica.size()
     return size_bytes
+
+
+def _strategy(jvm: Any, admin: Any, topic: str) -> str:
+    """Return the topic's STRATEGY: only Ottla has it, and only users that may describe configs see it."""
+    from py4j.protocol import Py4JJavaError
+
+    kind = jvm.org.apache.kafka.common.config.ConfigResource
+    place = kind(kind.Type.TOPIC, topic)
+    try:
+        found = admin.describeConfigs(jvm.java.util.Collections.singleton(place)).all().get().get(place).get(STRATEGY)
+    except Py4JJavaError:
+        return BY_OFFSET
+    return BY_OFFSET if found is None else str(found.value())
 
 
 def reason(error: Any) -> str:

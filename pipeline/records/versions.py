@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...storage.topics.versions import NO_VERSION, VersionSource
+from ...storage.topics.versions import BY_OFFSET, NO_VERSION, STRATEGY, VersionSource
+from ..errors import UsageError
 from .batch_window import Int64s
 
 COLUMNS = ("timestampMs", "headers")
@@ -24,6 +25,14 @@ def versions_of(batch: pa.RecordBatch, source: VersionSource) -> Int64s:
     flat = headers.flatten()
     counts = pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False)
     return header_versions(source.header, counts, flat.field("key"), flat.field("value"))
+
+
+def check_goes_by_offset(topic: str, strategy: str, job: str) -> None:
+    """Check that a topic keeps the newest record of each key, for a job that knows no versions. Raises UsageError if not."""
+    if strategy != BY_OFFSET:
+        raise UsageError(
+            f"{topic} has {STRATEGY}={strategy}, so it may keep an older record of a key, but {job} goes by the newest one"
+        )
 
 
 def header_versions(header: bytes, counts: Int64s, names: pa.Array, values: pa.Array) -> Int64s:

@@ -13,7 +13,9 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ...storage.topics.versions import BY_OFFSET, STRATEGY
 from ..errors import SourceChangedError, UsageError
+from ..records.versions import check_goes_by_offset
 from ..verify.findings import FINDINGS_MAX, Finding
 from .cluster import WireCluster
 from .compacted import Known, findings_of, judge_topic
@@ -120,6 +122,7 @@ def _verify_alone(spark: SparkSession, asked: WireQuestion, now_ms: int) -> Wire
 
 def _described(topics: KafkaTopics, topic: str, partition: int | None) -> WireTopic:
     now = topics.describe(topic)
+    check_goes_by_offset(topic, (now.configs or {}).get(STRATEGY, BY_OFFSET), "verify --bootstrap")
     if partition is None:
         return now
     if partition not in now.partitions:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra ottla[spark]")
 
+import ottla
 from ottla.pipeline.addresses import check_that_somebody_is_there
 from ottla.pipeline.apply.state import AppliedState
-from ottla.pipeline.apply.topics import TopicNow, starting_offsets
+from ottla.pipeline.apply.topics import TopicNow, starting_offsets, topic_of_directory
 from ottla.pipeline.errors import ExitCode, PipelineError, SourceChangedError, UsageError
+from ottla.pipeline.records.versions import check_goes_by_offset
+from ottla.storage.topics.versions import BY_OFFSET, BY_TIMESTAMP, STRATEGY
 
 STATE = AppliedState.first("s0", "orders", "id-1", {0: 500, 1: 20})
 
@@ -38,6 +43,20 @@ def test_a_topic_of_another_id_is_another_topic() -> None:
         starting_offsets(now, STATE, takes_losses=True)
     anew = STATE.from_the_beginning("s1", "id-2")
     assert starting_offsets(now, anew, takes_losses=False) == {0: -2}
+
+
+@pytest.mark.parametrize("strategy", [BY_OFFSET, BY_TIMESTAMP])
+def test_a_topic_that_keeps_records_by_version_is_refused(tmp_path: Path, strategy: str) -> None:
+    """A table has the last record of each key, so it would differ from the topic."""
+    with ottla.Broker(tmp_path) as broker:
+        broker.create_topic("orders", configs={"cleanup.policy": "compact", STRATEGY: strategy})
+    now = topic_of_directory(str(tmp_path), "orders")
+    assert now.strategy == strategy
+    if strategy == BY_OFFSET:
+        check_goes_by_offset("orders", now.strategy, "apply")
+        return
+    with pytest.raises(UsageError, match=f"orders has {STRATEGY}=timestamp, .* but apply goes by the newest one"):
+        check_goes_by_offset("orders", now.strategy, "apply")
 
 
 def test_an_unreachable_broker_and_an_invalid_address_are_one_line() -> None:
