@@ -355,7 +355,9 @@ def created_again(suite: Suite, commands: Commands) -> None:
 def asked_wrongly(suite: Suite, commands: Commands) -> None:
     written(commands, "wrong", ("a", {"n": 1}))
     create_topic(commands.bootstrap, commands.topic("empty"))
-    create_topic(commands.bootstrap, commands.topic("versions"), cleanup_policy="compact", **{STRATEGY: "timestamp"})
+    create_topic(
+        commands.bootstrap, commands.topic("versions"), configs={"cleanup.policy": "compact", STRATEGY: "timestamp"}
+    )
     (commands.work / "bytes").write_bytes(b"\xff\xfe")
     (commands.work / "list.avsc").write_text("[]")
     create, avro_of = ["--create"], ["--value-format", "avro", "--value-schema"]

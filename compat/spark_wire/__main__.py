@@ -221,7 +221,7 @@ def judge_refusals(suite: Suite, wire: Wire, work: Path) -> None:
     wire.refused("a topic of others", 1, "topic secret", *there, "secret")
     create_topic(wire.bootstrap, "events")
     wire.refused("a topic that is not compacted", 1, "events is not compacted", *there, "events")
-    create_topic(wire.bootstrap, "versions", cleanup_policy="compact", **{STRATEGY: "timestamp"})
+    create_topic(wire.bootstrap, "versions", configs={"cleanup.policy": "compact", STRATEGY: "timestamp"})
     wire.refused("a topic with versions", 1, f"versions has {STRATEGY}=timestamp", *there, "versions")
 
 
