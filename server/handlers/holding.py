@@ -34,7 +34,7 @@ from ..services.context import Context
 RHYTHM_PART = 0.8
 INTERVAL_MARGIN_MS = 200
 """Time that is left of the interval that the broker requests: librdkafka waits no longer for a response."""
-JOIN_MS_MAX = 500
+JOIN_S_MAX = 0.5
 SYNC_MS = 200
 NO_TOPICS = bytes(4)
 """Number of topics in an assignment of consumers, after its version."""
@@ -107,21 +107,21 @@ def held_join(ctx: Context, request: Request, answer: Any, groups: GroupService,
         once: Values of the fields that only a request to join may have, for the case that the request is handled again.
     """
     assert groups.held is not None
-    client, now_ms = ctx.client, 1000 * trio.current_time()
-    client.heartbeat_s, client.interval_ms = now_ms / 1000, answer.heartbeat_interval_ms
+    client, now_s = ctx.client, trio.current_time()
+    client.heartbeat_s, client.interval_ms = now_s, answer.heartbeat_interval_ms
     last, client.joining = client.joining, None
-    until_ms = last[1] if last is not None and last[0] is request else now_ms + JOIN_MS_MAX
+    until_s = last[1] if last is not None and last[0] is request else now_s + JOIN_S_MAX
     if has_part or answer.member_epoch <= 0 or not _is_known(ctx, request):
         return answer
     waiting = groups.coordinator.quiet(request.body.group_id, answer.member_id)
     if waiting is None or not waiting.is_waiting:
         return answer
-    until_ms = min(until_ms, now_ms + SESSION_PART * waiting.session_ms)
-    if until_ms - now_ms < HOLD_MS_MIN:
+    until_s = min(until_s, now_s + SESSION_PART * waiting.session_ms / 1000)
+    if until_s - now_s < HOLD_MS_MIN / 1000:
         return answer
-    client.joining = request, until_ms
+    client.joining = request, until_s
     request.body = replace(request.body, member_id=answer.member_id, member_epoch=answer.member_epoch, **once)
-    return HeldResponse(answer, groups.held, waiting.bell, until_ms)
+    return HeldResponse(answer, groups.held, waiting.bell, 1000 * until_s)
 
 
 def held_sync(ctx: Context, request: Request, answer: SyncGroupResponse, groups: GroupService) -> Any:

@@ -103,7 +103,7 @@ class RequestingClient(Protocol):
     """Interval of heartbeats that the last answer to one requested; 0: none."""
 
     joining: tuple[Request, float] | None
-    """Its request to join a group whose answer was held last, and the moment, in ms of Trio's time, until which it may be."""
+    """Its request to join a group whose answer was held last, and the moment of Trio's time until which it may be."""
 
     quiet: Any
     """Its last heartbeat, the answer, and the member that sent it: `handlers.holding`. None: not known, or the group was not quiet."""

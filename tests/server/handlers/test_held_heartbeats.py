@@ -51,7 +51,7 @@ OVERRIDES = FEW_PARTITIONS | {
 @pytest.fixture(autouse=True)
 def _held_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(holding, "HOLD_MS_MAX", VERY_LONG_MS)
-    monkeypatch.setattr(holding, "JOIN_MS_MAX", VERY_LONG_MS)
+    monkeypatch.setattr(holding, "JOIN_S_MAX", VERY_LONG_MS / 1000)
 
 
 class Member:
@@ -79,7 +79,7 @@ class Member:
         self.client.send(request, 3)
 
     def sync(self, assignments: dict[str, bytes] | None = None) -> None:
-        """Receive the generation, and ask for the assignment. The leader gives each member PART unless told otherwise."""
+        """Receive the generation, and ask for the assignment. The leader gives each member PART if nothing is given."""
         joined = self.receive()
         assert joined.error_code == 0
         self.member_id, self.epoch = joined.member_id, joined.generation_id
@@ -487,7 +487,7 @@ def test_only_known_clients_wait_when_they_join(joined: Callable[..., Member], s
 def test_a_member_that_joins_waits_half_a_second_at_most(
     joined: Callable[..., Member], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holding, "JOIN_MS_MAX", holding.HOLD_MS_MIN)
+    monkeypatch.setattr(holding, "JOIN_S_MAX", holding.HOLD_MS_MIN / 1000)
     _, two = pair(joined)
     answer = two.heard()
     assert (answer.assignment.topic_partitions, answer.heartbeat_interval_ms) == ((), UNSETTLED_MS)

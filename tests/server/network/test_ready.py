@@ -1885,9 +1885,7 @@ RESPONSES: dict[str, tuple[list[bytes | int], list[int]]] = {
 @pytest.mark.parametrize("name", RESPONSES)
 @pytest.mark.parametrize("is_fast", [True, False])
 @pytest.mark.parametrize("is_cached", [True, False])
-async def test_large_slices_are_sent_without_a_task_as_far_as_they_go(
-    tmp_path: Path, name: str, is_fast: bool, is_cached: bool
-) -> None:
+async def test_large_slices_are_sent_without_a_task(tmp_path: Path, name: str, is_fast: bool, is_cached: bool) -> None:
     sizes, left = RESPONSES[name]
     (tmp_path / "log").write_bytes(BYTES)
     file = Known(os.open(tmp_path / "log", os.O_RDONLY))
