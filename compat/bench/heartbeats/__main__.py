@@ -4,7 +4,8 @@
 
 Classic members, each of its own group, send a heartbeat every three seconds. The figure is the broker's CPU for one of them. With
 --before another checkout that has its own `.venv` answers at once as well. With --instructions valgrind counts instead, with
-few members, as it is fifty times as slow; the task that ends the waits is then woken for nearly every heartbeat.
+few members, as it is fifty times as slow; the task that ends the waits is then woken for nearly every heartbeat. After each slice
+each member commits an offset, most of them while their heartbeat is held: the wait for these answers is a figure too.
 """
 
 import argparse
@@ -14,7 +15,8 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
-from ...support.clients.members import HOLDING, RHYTHM_S, Members
+from ...support.clients.members import HOLDING, RHYTHM_S, TOPIC, Members
+from ...support.clients.steps import create_topic
 from ...support.machine import Machine
 from ...support.suite import NotRunError, Options, Suite, run_suite
 from ..checkouts.sides import CheckoutProcess
@@ -32,6 +34,8 @@ class Side:
         self.each: list[float] = []
         """Microseconds or thousands of instructions for one heartbeat, by slice."""
         self.core_parts: list[float] = []
+        self.commits_ms: list[float] = []
+        """The wait for each commit."""
 
     def slice(self) -> None:
         """Measure a slice, after a time in which the rhythm becomes known."""
@@ -44,6 +48,8 @@ class Side:
         used_s = broker.cpu_seconds() - begun_s
         self.each.append(broker.counted() / sent / 1e3 if broker.is_counted else 1e6 * used_s / sent)
         self.core_parts.append(used_s / SLICE_S)
+        if not broker.is_counted:
+            self.commits_ms += [1000 * took_s for took_s in self.members.commit()]
         self.members.settle()
 
 
@@ -61,6 +67,7 @@ def body(suite: Suite, options: Options) -> None:
         for name, checkout in checkouts.items():
             overrides = OPTIONS | (HOLDING if name == HELD else {})
             broker = stack.enter_context(CheckoutProcess(checkout, overrides=overrides, is_counted=is_counted))
+            create_topic(broker.bootstrap, TOPIC)
             sides[name] = Side(broker, stack.enter_context(Members(broker.bootstrap, count)))
             if is_counted:
                 broker.order("--instr=on")
@@ -72,6 +79,9 @@ def body(suite: Suite, options: Options) -> None:
         least, median, most = min(side.each), statistics.median(side.each), max(side.each)
         part = "" if is_counted else f"; {100 * statistics.median(side.core_parts):.1f} % of a core"
         suite.note(f"{name:10} {median:8.1f} {unit} each ({least:.1f} to {most:.1f}){part}")
+        if side.commits_ms:
+            p50, p99 = (statistics.quantiles(side.commits_ms, n=100)[at] for at in (49, 98))
+            suite.note(f"{name:10} a commit is answered after {p50:.2f} ms, p99 {p99:.2f}")
     others = machine.others_part()
     suite.note(
         "what else the machine did is not known" if others is None else f"others had {others:.0%} of the machine"

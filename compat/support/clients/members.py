@@ -16,6 +16,11 @@ from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.heartbeat import HeartbeatRequest
 from ottla.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from ottla.protocol.messages.sync_group import SyncGroupRequest
 from ottla.server.client.connection import api_of
 
@@ -23,6 +28,7 @@ RHYTHM_S = 3.0
 """Clients' default of `heartbeat.interval.ms`."""
 SESSION_MS = 1_800_000
 TIMEOUT_S, PAUSE_S = 60.0, 0.05
+TOPIC = "committed"
 VERSION = 3
 """Version of each request."""
 NO_TOPICS = struct.pack(">hii", 0, 0, -1)
@@ -40,6 +46,8 @@ class Members:
     def __init__(self, bootstrap: str, count: int, prefix: str = "beats") -> None:
         host, _, port = bootstrap.rpartition(":")
         self._members: list[tuple[socket.socket, bytes]] = []
+        """The connection and the frame of heartbeats of each."""
+        self._commits: list[bytes] = []
         self._waiting = set[int]()
         """Members whose last heartbeat has no answer."""
         self._poller = selectors.DefaultSelector()
@@ -47,7 +55,9 @@ class Members:
             for number in range(count):
                 connection = socket.create_connection((host, int(port)), TIMEOUT_S)
                 self._members.append((connection, b""))
-                self._members[number] = connection, _joined(connection, f"{prefix}-{number}")
+                heartbeat, commit = _joined(connection, f"{prefix}-{number}")
+                self._members[number] = connection, heartbeat
+                self._commits.append(commit)
                 self._poller.register(connection, selectors.EVENT_READ, number)
         except BaseException:
             self.close()
@@ -69,6 +79,24 @@ class Members:
             else:
                 self._receive(sent * RHYTHM_S / count - now_s)
         return sent
+
+    def commit(self) -> list[float]:
+        """Commit an offset with each member, one after the other; return the seconds until each answer.
+
+        A member whose heartbeat has no answer yet gets that first.
+        """
+        took_s = []
+        for number, (connection, _) in enumerate(self._members):
+            begun_s = time.perf_counter()
+            connection.sendall(self._commits[number])
+            if number in self._waiting:
+                _answer(connection)
+                self._waiting.discard(number)
+            answer = parse_response(api_of(OffsetCommitRequest()), VERSION, _answer(connection))[1]
+            took_s.append(time.perf_counter() - begun_s)
+            if error_code := answer.topics[0].partitions[0].error_code:
+                raise RuntimeError(f"a commit was answered with error {error_code}")
+        return took_s
 
     def settle(self) -> None:
         """Receive all answers."""
@@ -126,8 +154,8 @@ def _beat_beside(bootstrap: str, count: int, begins: Event, ends: Event) -> None
             members.beat(RHYTHM_S)
 
 
-def _joined(connection: socket.socket, group_id: str) -> bytes:
-    """Join a group; return the frame of its heartbeats."""
+def _joined(connection: socket.socket, group_id: str) -> tuple[bytes, bytes]:
+    """Join a group; return the frames of its heartbeats and of its commits."""
     _ask(connection, ApiVersionsRequest(client_software_name="librdkafka", client_software_version="1"))
     until_s = time.perf_counter() + TIMEOUT_S
     while _ask(connection, FindCoordinatorRequest(key=group_id)).error_code:  # the first makes the topic
@@ -144,7 +172,14 @@ def _joined(connection: socket.socket, group_id: str) -> bytes:
     synced = _ask(connection, SyncGroupRequest(**known))
     if error_code := joined.error_code or synced.error_code:
         raise RuntimeError(f"joining {group_id} ended with error {error_code}")
-    return _frame(HeartbeatRequest(**known))
+    row = OffsetCommitRequestTopic(name=TOPIC, partitions=(OffsetCommitRequestPartition(),))
+    commit = OffsetCommitRequest(
+        group_id=group_id,
+        generation_id_or_member_epoch=joined.generation_id,
+        member_id=joined.member_id,
+        topics=(row,),
+    )
+    return _frame(HeartbeatRequest(**known)), _frame(commit)
 
 
 def _frame(message: Any) -> bytes:

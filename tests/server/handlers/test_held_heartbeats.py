@@ -246,6 +246,21 @@ def test_a_classic_member_without_partitions_learns_at_once_of_the_next_generati
 
 
 def test_a_classic_member_without_partitions_waits_for_a_moment(joined: Callable[..., Member]) -> None:
+    one, two = joined(), joined()
+    one.join()
+    one.hold(one.send_heartbeat)
+    two.send_join()
+    assert one.receive().error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    one.send_join()
+    one.sync({one.member_id: PART})
+    two.sync({})
+    assert (one.receive().assignment, two.receive().assignment) == (PART, b"")
+
+
+def test_the_only_member_of_a_group_waits_for_no_others(
+    joined: Callable[..., Member], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holding, "SYNC_MS", VERY_LONG_MS)
     one = joined()
     one.send_join()
     one.sync({})
