@@ -67,7 +67,11 @@ def test_advised_settings_reach_the_goal_and_the_next_cheaper_ones_do_not(trace:
         assert missed(costs_in_fact(found.nearest, writes), _scaled(goals, 1 / RESERVE**2))
         return
     assert not missed(costs_in_fact(found.advised, writes), goals)
-    if found.cheaper is not None and found.cheaper.excess > RESERVE:
+    # Settings that promise no erasure, for which the cost is the default of max.compaction.lag.ms, may still reach the goal.
+    is_predicted = found.cheaper is not None and any(
+        miss.cost < TODAY.max_compaction_lag_ms for miss in found.cheaper.misses
+    )
+    if found.cheaper is not None and is_predicted and found.cheaper.excess > RESERVE:
         assert missed(costs_in_fact(found.cheaper, writes), goals)
 
 
