@@ -71,6 +71,10 @@ from .streams.protocol import StreamsProtocol
 from .txn_commits import TxnCommits
 
 
+WAITING_MAX = 100
+"""Maximum number of members of a group that wait for others: each change lets all of them try again."""
+
+
 class QuietMember(NamedTuple):
     """A member that has nothing to do before its group changes.
 
@@ -357,7 +361,7 @@ class GroupCoordinator(Coordinator[GroupShard]):
         return tuple(answers)
 
     def quiet(self, group_id: str, member_id: str) -> QuietMember | None:
-        """Return the member if it has nothing to do before the bell rings."""
+        """Return the member if it has nothing to do before the bell rings, and WAITING_MAX allows it to wait."""
         shard = self.shard_for(group_id)
         group = shard.groups.get(group_id)
         member: Any = None if group is None or shard.state is not ShardState.ACTIVE else group.members.get(member_id)
@@ -370,7 +374,8 @@ class GroupCoordinator(Coordinator[GroupShard]):
         else:
             protocol = self._protocols[type(group)]
             is_waiting = not protocol.is_quiet(group, member)
-            bell = group.bell if not is_waiting else group.released if protocol.is_waiting(group, member) else None
+            may_wait = is_waiting and len(group.released) < WAITING_MAX and protocol.is_waiting(group, member)
+            bell = group.released if may_wait else None if is_waiting else group.bell
             session = group.sessions.get(member_id)
         if bell is None or session is None or session.due_ms is None:
             return None

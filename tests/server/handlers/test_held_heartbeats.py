@@ -21,6 +21,7 @@ from ottla.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCom
 from ottla.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, Topology
 from ottla.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.server.groups import coordinator
 from ottla.server.groups.settings import UNSETTLED_MS
 from ottla.server.groups.streams.configured import StatusCode
 from ottla.server.handlers import holding
@@ -495,6 +496,15 @@ def test_a_member_that_joins_waits_no_longer_if_the_one_with_its_part_leaves(joi
 @pytest.mark.parametrize("software", ["unknown", None])
 def test_only_known_clients_wait_when_they_join(joined: Callable[..., Member], software: str | None) -> None:
     _, two = pair(joined, software)
+    answer = two.heard()
+    assert (answer.assignment.topic_partitions, answer.heartbeat_interval_ms) == ((), UNSETTLED_MS)
+
+
+def test_members_that_join_do_not_wait_if_many_do(
+    joined: Callable[..., Member], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinator, "WAITING_MAX", 0)
+    _, two = pair(joined)
     answer = two.heard()
     assert (answer.assignment.topic_partitions, answer.heartbeat_interval_ms) == ((), UNSETTLED_MS)
 
