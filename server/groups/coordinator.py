@@ -58,7 +58,7 @@ from .offset_commits import Commits, Fetched, Positions, PreparedCommit, TopicCo
 from .offset_table import Place
 from .reconciled_protocol import ReconciledProtocol
 from .records import group_key
-from .settings import MEMBERS_A_PIECE, PLACES_A_PIECE, GroupSettings
+from .settings import MEMBERS_A_PIECE, PLACES_A_PIECE, WAITING_MAX, GroupSettings
 from .shard import AnyGroup, GroupShard
 from .share.group import ShareGroup
 from .share.member import check_request as check_share_request
@@ -69,10 +69,6 @@ from .streams.group import StreamsGroup
 from .streams.member import check_request as check_streams_request
 from .streams.protocol import StreamsProtocol
 from .txn_commits import TxnCommits
-
-
-WAITING_MAX = 100
-"""Maximum number of members of a group that wait for others: each change lets all of them try again."""
 
 
 class QuietMember(NamedTuple):

@@ -37,6 +37,9 @@ PLACES_A_PIECE = 512
 # each. Offsets of one group change together, also if they are more.
 ENDED_AT_ONCE = 2_048
 MEMBERS_A_PIECE = 200
+# Maximum number of members of a group whose answers wait until others have given something up: each change lets all of them try
+# again.
+WAITING_MAX = 100
 # Wait after a target assignment that was too large before the next one, which takes as long; heartbeats continue.
 ASSIGN_AGAIN_MS = 10_000
 # Heartbeat interval of members that have not reached their target, where heartbeats are held. librdkafka waits no longer for a
