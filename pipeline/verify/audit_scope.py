@@ -142,6 +142,7 @@ def scope_of_plan(plan: CompactionPlan, files: Files) -> Scope:
     txn_sources = [TxnSource(each.segment, True) for each in ranges]
     txn_sources += [TxnSource(each, True) for each in tail]
     txn_sources += [TxnSource(each, False) for of in ranges for each in of.before]
+    begin = min((source.base_offset for source in plan.sources), default=0)
     pinned = {last.last_data_offset for last in plan.last_records.values() if last.last_data_offset is not None}
     return Scope(
         tp=plan.topic_partition,
@@ -149,8 +150,9 @@ def scope_of_plan(plan: CompactionPlan, files: Files) -> Scope:
         txn_sources=tuple(txn_sources),
         promises=Promises(
             clean_end=plan.upper_offset,
-            # A pass removes and keeps records below the log's start as anywhere else.
-            log_start_offset=min((source.base_offset for source in plan.sources), default=0),
+            # A pass removes and keeps records below the log's start as anywhere else. But their versions do not count.
+            log_start_offset=begin,
+            keys_from=begin if plan.log_config.version_source is None else max(begin, plan.log_start_offset),
             now_ms=plan.now_ms,
             delete_retention_ms=plan.log_config.delete_retention_ms,
             before_end=plan.upper_offset,
@@ -175,6 +177,7 @@ def _promises(store: Store, tp: TopicPartition, config: LogConfig, now_ms: int, 
     return Promises(
         clean_end=checkpoint,
         log_start_offset=log_start_offset,
+        keys_from=log_start_offset,
         now_ms=now_ms,
         delete_retention_ms=config.delete_retention_ms,
         version_source=config.version_source,

@@ -10,8 +10,8 @@ Memory: 49 bytes a row; merging takes about 250 bytes for each row that is merge
 A key keeps its promise if its newest record exists, or was a tombstone that could be removed, and if the compacted part has
 no older record of it.
 
-If records have versions (`topics.versions`), the highest version in the compacted part is the newest record, and a row has 16
-bytes more. All passes over the log must have had the same strategy.
+If records have versions (`topics.versions`), the record with the highest version is the newest one. In the compacted part records
+go for the highest version of that part, and a row has 33 bytes more. All passes over the log must have had the same strategy.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...storage.disk.paths import OFFSET_MAX
+from ...storage.topics.versions import NO_VERSION
 from ..records.batch_window import Bools, Int64s
 from ..records.key_hashes import HASH, by_key, hashed
 
@@ -46,6 +47,9 @@ VERSIONED_ROW = np.dtype(
     [
         *KEY_ROW.descr,  # with versions, 2 in `last_ok` means that the newest record is in the result
         ("version", "i8"),  # that of the newest record
+        ("winner", "i8"),  # these three for the newest record of the compacted part; -1 without one
+        ("winner_ok", "u1"),
+        ("winner_version", "i8"),
         ("final_left", "i8"),  # the last offset of the compacted part that is in the result; -1 if none is
     ]
 )
@@ -79,7 +83,7 @@ class KeyTable:
         Args:
             clean_end: Offset below which the log is compacted.
             dirty_from: Records below it are removed only for one at or above it.
-            has_versions: Whether records have versions; then only those of the compacted part may be added.
+            has_versions: Whether records have versions.
         """
         self._kind = row_kind(has_versions)
         self._clean_end = clean_end
@@ -100,22 +104,21 @@ class KeyTable:
         encoded = keys.dictionary_encode()
         code = encoded.indices.to_numpy(zero_copy_only=False)
         rows = hashed(encoded.dictionary, self._kind)
+        clean = offsets < self._clean_end
         # The last of several assignments to one place counts: forward for the newest, backward for the oldest.
         if versions is None:
             rows["last"][code] = offsets
             rows["last_ok"][code] = left | excused
         else:
             order = np.argsort(versions, kind="stable")
-            for name, values in (
-                ("last", offsets),
-                ("version", versions),
-                ("last_ok", np.where(left, 2, excused.astype(np.int64))),
-            ):
-                rows[name][code[order]] = values[order]
+            values = offsets, np.where(left, 2, excused.astype(np.int64)), versions
+            rows["winner"], rows["winner_ok"], rows["winner_version"] = NONE_BELOW, 0, NO_VERSION
+            for names, chosen in ((_NEWEST, order), (_WINNER, order[clean[order]])):
+                for name, each in zip(names, values, strict=True):
+                    rows[name][code[chosen]] = each[chosen]
             rows["final_left"] = NONE_BELOW
-            rows["final_left"][code[left]] = offsets[left]
+            rows["final_left"][code[clean & left]] = offsets[clean & left]
         rows["last_clean"], rows["first_left"], rows["first_lost"] = NONE_BELOW, NONE_ABOVE, NONE_ABOVE
-        clean = offsets < self._clean_end
         rows["last_clean"][code[clean]] = offsets[clean]
         for name, chosen in (
             ("first_left", clean & left),
@@ -156,10 +159,11 @@ def merge(parts: Iterable[KeyRows]) -> KeyRows:
     merged = rows[order[starts]]
     if "version" in (rows.dtype.names or ()):
         key_of = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(rows)))
-        by_rank = np.lexsort((rows["last"][order], rows["version"][order], key_of))
-        newest = rows[order[by_rank][np.append(starts[1:], len(rows)) - 1]]
-        for name in ("last", "last_ok", "version"):
-            merged[name] = newest[name]
+        for offset, is_ok, version in (_NEWEST, _WINNER):
+            by_rank = np.lexsort((rows[offset][order], rows[version][order], key_of))
+            newest = rows[order[by_rank][np.append(starts[1:], len(rows)) - 1]]
+            for name in (offset, is_ok, version):
+                merged[name] = newest[name]
         _combine(merged, rows, order, starts, (*_BEST, ("final_left", np.maximum)))
         return merged
     last = rows["last"][order]
@@ -170,6 +174,8 @@ def merge(parts: Iterable[KeyRows]) -> KeyRows:
     return merged
 
 
+_NEWEST, _WINNER = ("last", "last_ok", "version"), ("winner", "winner_ok", "winner_version")
+"""The fields of a record: its offset, whether it is there, its version."""
 _BEST = (("last_clean", np.maximum), ("first_left", np.minimum), ("first_lost", np.minimum))
 
 
@@ -194,7 +200,7 @@ def judge(rows: KeyRows, *, dirty_from: int, at_most: int) -> tuple[int, list[Ve
     supersedes = rows["last_clean"] >= dirty_from
     left = [(LEFT, supersedes & (rows["first_left"] < rows["last_clean"]), "first_left")]
     if "version" in (rows.dtype.names or ()):
-        supersedes_left, newest = supersedes & (rows["last_ok"] == 2), rows["last"]
+        supersedes_left, newest = supersedes & (rows["winner_ok"] == 2), rows["winner"]
         is_before = supersedes_left & (rows["first_left"] < newest)
         left = [
             (LEFT, is_before, "first_left"),

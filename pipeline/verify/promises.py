@@ -26,6 +26,8 @@ class Promises:
     clean_end: int
     """Offset below which the log is compacted."""
     log_start_offset: int
+    keys_from: int
+    """Offset from which records count for their keys."""
     now_ms: int
     delete_retention_ms: int
     before_end: int = 0

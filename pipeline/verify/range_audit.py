@@ -157,14 +157,10 @@ class _Audit:
 
     def _keyed(self, table: RecordTable) -> Bools:
         """Return which records count for their keys."""
-        return (
-            table.is_data & ~table.is_aborted & ~table.is_keyless & (table.offsets >= self._promises.log_start_offset)
-        )
+        return table.is_data & ~table.is_aborted & ~table.is_keyless & (table.offsets >= self._promises.keys_from)
 
     def _note(self, table: RecordTable, chosen: Bools, left: Bools, excused: Bools) -> None:
         source = self._promises.version_source
-        if source is not None:
-            chosen = chosen & (table.offsets < self._promises.clean_end)  # a later record has not competed yet
         rows = np.flatnonzero(chosen)
         keys = table.keys if len(rows) == len(table) else table.keys.take(rows)
         versions = None if source is None else table.versions(source)[rows]

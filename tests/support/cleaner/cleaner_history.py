@@ -269,7 +269,9 @@ def describe_failure(
     seed: int | str, pair_type: type[Pair] = Pair, make: Callable[[int | str], History] = random_history
 ) -> str:
     """Return, for a failing history, how it was made, the smallest one that still fails, and where."""
-    smallest = shrink(make(seed), lambda history: fails(history, pair_type) is not None)
+    history = make(seed)
+    kind = type(fails(history, pair_type))  # another error is another fault
+    smallest = shrink(history, lambda smaller: type(fails(smaller, pair_type)) is kind)
     error = fails(smallest, pair_type)
     where = "".join(traceback.format_exception(error))
     run = "run()" if pair_type is Pair else f"run({pair_type.__name__})"
