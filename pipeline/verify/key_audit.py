@@ -113,9 +113,9 @@ class KeyTable:
             order = np.argsort(versions, kind="stable")
             values = offsets, np.where(left, 2, excused.astype(np.int64)), versions
             rows["winner"], rows["winner_ok"], rows["winner_version"] = NONE_BELOW, 0, NO_VERSION
-            for names, chosen in ((_NEWEST, order), (_WINNER, order[clean[order]])):
+            for names, sorted_rows in ((_NEWEST, order), (_WINNER, order[clean[order]])):
                 for name, each in zip(names, values, strict=True):
-                    rows[name][code[chosen]] = each[chosen]
+                    rows[name][code[sorted_rows]] = each[sorted_rows]
             rows["final_left"] = NONE_BELOW
             rows["final_left"][code[clean & left]] = offsets[clean & left]
         rows["last_clean"], rows["first_left"], rows["first_lost"] = NONE_BELOW, NONE_ABOVE, NONE_ABOVE
