@@ -63,8 +63,9 @@ class Scope:
                 )
             )
         for span in promises.own_transactions.unmarked:
-            # A missing marker that no pass could have removed was never written, or a power loss truncated the log.
-            if span.end_offset < promises.clean_end and not promises.is_exact:
+            # A missing marker that no pass could have removed was never written, or a power loss truncated the log. DeleteRecords
+            # may hide an open transaction.
+            if promises.log_start_offset < span.end_offset < promises.clean_end and not promises.is_exact:
                 of = next(each.segment for each in self.ranges if span.first_offset < each.segment.end_offset)
                 expected = f"a marker of producer {span.producer_id} behind it"
                 rule = "data of a transaction has its marker"

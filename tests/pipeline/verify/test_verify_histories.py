@@ -84,3 +84,17 @@ def test_a_record_may_go_for_a_higher_version_of_the_dirty_part() -> None:
         ottla_compaction_strategy="timestamp",
     )
     assert given_up.run(VerifiedPair).met["a pass verified"]
+
+
+def test_an_open_transaction_hidden_by_delete_records_needs_no_marker() -> None:
+    hidden = History(
+        [
+            Step("write", [(b"a", None)], producer=3, transactional=True),
+            Step("wait", 3000),
+            Step("write", [(None, None), (b"m" * 60, bytes(6))]),
+            Step("delete_records", 0.99),
+            Step("clean"),
+        ],
+        ottla_key_retention_ms=0,
+    )
+    assert hidden.run(VerifiedPair).met["a pass verified"]
