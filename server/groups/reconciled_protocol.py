@@ -4,7 +4,7 @@ time-outs, and topic changes."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
@@ -166,10 +166,14 @@ class ReconciledProtocol(Generic[Group]):
         """Whether the member lacks a part of its target that others must give up first, or the newest target is not made yet."""
         return group.assignment_epoch < group.epoch
 
-    def heartbeat_interval_ms(self, group: Group, member: Any) -> int:
+    def heartbeat_interval_ms(self, group: Group, member: Any, options: Mapping[str, Any]) -> int:
         """Return the interval in which the member must send heartbeats: short where heartbeats are held and the member is not
-        quiet, as its next step needs one."""
-        interval_ms = int(self._settings.of_group(group.group_id)[f"{self.kind}.heartbeat.interval.ms"])
+        quiet, as its next step needs one.
+
+        Args:
+            options: The group's (`GroupSettings.of_group`).
+        """
+        interval_ms = int(options[f"{self.kind}.heartbeat.interval.ms"])
         if not self._settings.ottla_hold_heartbeats or self.is_quiet(group, member):
             return interval_ms
         return min(interval_ms, max(UNSETTLED_MS, 1000 * len(group.members) // UNSETTLED_HEARTBEATS_PER_S))

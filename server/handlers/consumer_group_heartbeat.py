@@ -13,6 +13,7 @@ Behaviour
 from __future__ import annotations
 
 from functools import partial
+from types import CoroutineType
 from typing import Any
 
 from ...protocol.connection import Request
@@ -23,7 +24,7 @@ from ..groups.service import GroupService
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .coordinating import CoordinatorCall, check_topics
-from .holding import held, held_join, joins, when_answered
+from .holding import held, held_join, held_later, is_joining
 from .permissions import check_without_words, seeing
 
 
@@ -43,12 +44,15 @@ def handle(ctx: Context, request: Request) -> Any:
     answer = CoordinatorCall(ctx, groups, body.group_id, work, _refused, before).run()
     if groups.held is None:
         return answer
-    return when_answered(answer, partial(_held, ctx, request, groups))
+    if isinstance(answer, CoroutineType):
+        return held_later(answer, partial(_held, ctx, request, groups))
+    return _held(ctx, request, groups, answer)
 
 
 def _held(ctx: Context, request: Request, groups: GroupService, answer: ConsumerGroupHeartbeatResponse) -> Any:
     """Return the answer as it is, or one that is held: of a member that joins and waits for others, or of a quiet group."""
-    if joins(ctx, request) and not answer.error_code:
+    joins = request.body.member_epoch == 0 or (ctx.client.joining is not None and is_joining(ctx, request))
+    if joins and not answer.error_code:
         has_part = answer.assignment is not None and bool(answer.assignment.topic_partitions)
         return held_join(ctx, request, answer, groups, has_part=has_part)
     has_no_news = answer.member_epoch == request.body.member_epoch and answer.assignment is None

@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from types import CoroutineType
 from typing import Any
 
 import trio
@@ -70,7 +69,7 @@ def held(
             about to take over, so they become None for the case that the request is handled again.
     """
     assert groups.held is not None
-    client = ctx.client
+    client, software = ctx.client, ctx.client.software
     last_s, now_s = client.heartbeat_s, trio.current_time()
     told_ms, client.interval_ms = client.interval_ms, getattr(answer, "heartbeat_interval_ms", 0)
     client.heartbeat_s = now_s
@@ -78,7 +77,9 @@ def held(
         hold_ms = min(RHYTHM_PART * told_ms, told_ms - INTERVAL_MARGIN_MS)
     else:
         hold_ms = 0 if last_s is None else RHYTHM_PART * 1000 * (now_s - last_s)
-    if not hold_ms or not _is_known(ctx, request):
+    # `_is_known`, without a call
+    is_known = _is_named(software[0]) if software else (request.client_id or "").startswith(CLIENT_IDS)
+    if not hold_ms or not is_known:
         return answer
     if has_news:
         ctx.services.waits.end_for(request.client_id or "", client.client_host)
@@ -140,18 +141,14 @@ def held_sync(ctx: Context, request: Request, answer: SyncGroupResponse, groups:
     return HeldResponse(answer, groups.held, quiet.bell, 1000 * trio.current_time() + hold_ms)
 
 
-def when_answered(answer: Any, hold: Callable[[Any], Any]) -> Any:
-    """Return what `hold` makes of the answer; a coroutine if the handler's result is one."""
-    return _later(answer, hold) if isinstance(answer, CoroutineType) else hold(answer)
-
-
-async def _later(answer: Coroutine[Any, Any, Any], hold: Callable[[Any], Any]) -> Any:
+async def held_later(answer: Coroutine[Any, Any, Any], hold: Callable[[Any], Any]) -> Any:
+    """Return what `hold` makes of the answer that a handler will have."""
     return hold(await answer)
 
 
-def joins(ctx: Context, request: Request) -> bool:
-    """Whether the request is that of a member that joins, also if it is handled again after a wait."""
-    return request.body.member_epoch == 0 or (ctx.client.joining is not None and ctx.client.joining[0] is request)
+def is_joining(ctx: Context, request: Request) -> bool:
+    """Whether the request was that of a member that joins, before it was handled again."""
+    return ctx.client.joining is not None and ctx.client.joining[0] is request
 
 
 def _is_known(ctx: Context, request: Request) -> bool:

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
+from types import CoroutineType
 from typing import Any
 
 from ...protocol.connection import Request
@@ -40,7 +41,7 @@ from ..runtime.time_slices import TimeSlice
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from .coordinating import NAMES_AT_ONCE, CoordinatorCall, check_topics
-from .holding import held, held_join, joins, when_answered
+from .holding import held, held_join, held_later, is_joining
 from .permissions import check_without_words
 
 _ERRORS_SHOWN = 3
@@ -62,13 +63,16 @@ def handle(ctx: Context, request: Request) -> Any:
     answer = CoordinatorCall(ctx, groups, body.group_id, work, _refused, before, partial(_make_response, ctx)).run()
     if groups.held is None:
         return answer
-    return when_answered(answer, partial(_held, ctx, request, groups))
+    if isinstance(answer, CoroutineType):
+        return held_later(answer, partial(_held, ctx, request, groups))
+    return _held(ctx, request, groups, answer)
 
 
 def _held(ctx: Context, request: Request, groups: GroupService, answer: StreamsGroupHeartbeatResponse) -> Any:
     """Return the answer as it is, or one that is held: of a member that joins and waits for others, or of a quiet group."""
     body: StreamsGroupHeartbeatRequest = request.body
-    if joins(ctx, request) and not answer.error_code:
+    joins = request.body.member_epoch == 0 or (ctx.client.joining is not None and is_joining(ctx, request))
+    if joins and not answer.error_code:
         if answer.active_tasks is None:  # nothing new since the wait began
             answer = replace(answer, active_tasks=(), standby_tasks=(), warmup_tasks=())
         has_part = any((answer.active_tasks, answer.standby_tasks, answer.warmup_tasks, answer.status))

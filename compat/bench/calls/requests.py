@@ -319,7 +319,7 @@ def rows() -> list[Row]:
     of_kinds = [
         row
         for api, kind, first_most, second_most in (
-            ("ConsumerGroupHeartbeat", CONSUMER, 230, 230),
+            ("ConsumerGroupHeartbeat", CONSUMER, 235, 235),
             ("ShareGroupHeartbeat", SHARE, 355, 210),
             ("StreamsGroupHeartbeat", STREAMS, 250, 210),
         )

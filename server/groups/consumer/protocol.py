@@ -276,7 +276,7 @@ class ConsumerProtocol(ReconciledProtocol[ConsumerGroup]):
         return ConsumerGroupHeartbeatResponse(
             member_id=member.member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self.heartbeat_interval_ms(kept, member),
+            heartbeat_interval_ms=self.heartbeat_interval_ms(kept, member, self._settings.of_group(request.group_id)),
             assignment=prepared.answer_for(member) if must_tell else None,
         )
 

@@ -197,7 +197,7 @@ class ShareProtocol(ReconciledProtocol[ShareGroup]):
         return ShareGroupHeartbeatResponse(
             member_id=member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self.heartbeat_interval_ms(group, member),
+            heartbeat_interval_ms=self.heartbeat_interval_ms(group, member, self._settings.of_group(group.group_id)),
             assignment=told,
         )
 

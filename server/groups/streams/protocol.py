@@ -219,7 +219,7 @@ class StreamsProtocol(ReconciledProtocol[StreamsGroup]):
         answer_options = AnswerOptions(
             kept.shutdown_by or shutdown_by,
             caller.version,
-            self.heartbeat_interval_ms(kept, transition.member),
+            self.heartbeat_interval_ms(kept, transition.member, options),
             options,
         )
         heard = answered(kept, transition, request, known, answer_options)
