@@ -15,7 +15,7 @@ from ...storage.disk import paths
 from ...storage.disk.checkpoints import uuid_text
 from ...storage.topics.versions import BY_OFFSET, STRATEGY
 from ..addresses import check_that_somebody_is_there
-from ..errors import PipelineError, SourceChangedError, UsageError
+from ..errors import CorruptSourceError, PipelineError, SourceChangedError, UsageError
 from ..source.reading import LogReader
 from ..stores.segment_names import topic_id_in
 from ..stores.stores import opened_store
@@ -33,7 +33,7 @@ class TopicNow(NamedTuple):
 
     spans: Partition -> (its first offset, the offset after its last committed one).
     size_bytes: Size of its logs, as they are stored; None if unknown.
-    strategy: Which record of a key it keeps (KIP-280); also BY_OFFSET if its configs may not be read.
+    strategy: Value of STRATEGY: which record of a key it keeps (KIP-280). BY_OFFSET if its configs may not, or cannot, be read.
     """
 
     name: str
@@ -70,7 +70,7 @@ def topic_of_directory(data_dir: str, topic: str) -> TopicNow:
         names = store.files.list(directory := store.directory_of(tp))
         size_bytes += sum(store.files.size(paths.join(directory, name)) for name in names if name.endswith(paths.LOG))
     strategy = BY_OFFSET
-    with suppress(UsageError):  # the catalog is elsewhere
+    with suppress(UsageError, CorruptSourceError):  # the catalog is elsewhere, or cannot be read
         strategy = stores.stores[0].home.config_of(topic).ottla_compaction_strategy
     return TopicNow(topic, topic_id_of_directory(data_dir, topic), spans, size_bytes, strategy)
 
@@ -177,16 +177,23 @@ def _size_bytes(jvm: Any, admin: Any, described: Any) -> int | None:
 
 
 def _strategy(jvm: Any, admin: Any, topic: str) -> str:
-    """Return the topic's STRATEGY: only Ottla has it, and only users that may describe configs see it."""
+    """Return the topic's STRATEGY; BY_OFFSET if the broker has no such option, or the user may not describe configs."""
     from py4j.protocol import Py4JJavaError
 
+    try:
+        return topic_configs(jvm, admin, topic).get(STRATEGY, BY_OFFSET)
+    except Py4JJavaError as error:
+        if "AuthorizationException" in reason(error):
+            return BY_OFFSET
+        raise
+
+
+def topic_configs(jvm: Any, admin: Any, topic: str) -> dict[str, str]:
+    """Ask a Kafka for the topic's configs. Py4JJavaError: refused, or no answer."""
     kind = jvm.org.apache.kafka.common.config.ConfigResource
     place = kind(kind.Type.TOPIC, topic)
-    try:
-        found = admin.describeConfigs(jvm.java.util.Collections.singleton(place)).all().get().get(place).get(STRATEGY)
-    except Py4JJavaError:
-        return BY_OFFSET
-    return BY_OFFSET if found is None else str(found.value())
+    found = admin.describeConfigs(jvm.java.util.Collections.singleton(place)).all().get().get(place)
+    return {each.name(): each.value() or "" for each in found.entries().toArray()}
 
 
 def reason(error: Any) -> str:

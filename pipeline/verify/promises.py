@@ -27,7 +27,7 @@ class Promises:
     """Offset below which the log is compacted."""
     log_start_offset: int
     keys_from: int
-    """Offset from which records count for their keys."""
+    """Offset from which on records count for their keys: those before it are neither missed nor supersede others."""
     now_ms: int
     delete_retention_ms: int
     before_end: int = 0

@@ -14,6 +14,7 @@ from py4j.protocol import Py4JJavaError
 
 from ..addresses import check_that_somebody_is_there
 from ..apply.packages import check_packages
+from ..apply.topics import topic_configs
 from ..errors import ExitCode, PipelineError, SourceChangedError, UsageError
 from .cluster import WireCluster
 
@@ -145,12 +146,9 @@ class KafkaTopics:
             return [(each, found.get(place)) for each, place in places.items()]
 
     def _configs(self, topic: str) -> dict[str, str] | None:
-        of = self._jvm.org.apache.kafka.common.config.ConfigResource
-        resource = of(of.Type.TOPIC, topic)
         try:
             with self._errors(topic):
-                found = self._admin.describeConfigs(self._jvm.java.util.Collections.singleton(resource)).all().get()
-                return {each.name(): each.value() or "" for each in found.get(resource).entries().toArray()}
+                return topic_configs(self._jvm, self._admin, topic)
         except UsageError:  # DescribeConfigs is a separate permission from Describe
             return None
 

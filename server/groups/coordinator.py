@@ -369,9 +369,10 @@ class GroupCoordinator(Coordinator[GroupShard]):
             bell, session = group.bell if group.state is ClassicState.STABLE else None, member.session
         else:
             protocol = self._protocols[type(group)]
-            is_waiting = not protocol.is_quiet(group, member)
-            may_wait = is_waiting and len(group.released) < WAITING_MAX and protocol.is_waiting(group, member)
-            bell = group.released if may_wait else None if is_waiting else group.bell
+            bell = group.bell
+            if not protocol.is_quiet(group, member):
+                is_waiting = len(group.released) < WAITING_MAX and protocol.is_waiting(group, member)
+                bell = group.released if is_waiting else None
             session = group.sessions.get(member_id)
         if bell is None or session is None or session.due_ms is None:
             return None

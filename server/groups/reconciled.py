@@ -35,7 +35,8 @@ class ReconciledGroup(Generic[GroupMember, Target]):
         is_assigning: Whether a job is making a target assignment.
         static_members: Instance id -> member id. Share groups have none.
         bell: Rings when the group's epoch or its target changes, and when it is closed.
-        released: Bell that rings when its target changes or a member gives something up: a member may get more than it has.
+        released: Rings when the target changes, a member gives something up or leaves, and when the group is closed: others may get
+            more than they have.
     """
 
     def __init__(self, group_id: str, partition: int) -> None:
@@ -96,6 +97,11 @@ class ReconciledGroup(Generic[GroupMember, Target]):
                 f"Static member {member_id} with instance id {instance_id} was fenced by member {owner_id}.",
             )
         return known
+
+    def ring_if_moved(self, before: Any, after: Any) -> None:
+        """Ring `released` if a member has other partitions or tasks than before, or gives up others."""
+        if (before.assigned, before.revoking) != (after.assigned, after.revoking):
+            self.released.ring()
 
     def is_at_rest(self, member_epoch: int, topic_changes: int, elapsed_ms: int) -> bool:
         """Whether a member in this epoch has its part of the newest target, and the topics need not be looked up.

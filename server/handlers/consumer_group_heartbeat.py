@@ -5,7 +5,7 @@ Behaviour
   in `groups.consumer.protocol`.
 - A member must be allowed to describe every topic that it names; of the topics that its expression matches it gets those that
   it may describe.
-- The response may be held while the group is quiet (`holding`).
+- The response may be held while the group is quiet, or until others give up what a joining member will get (`holding`).
 - Served while the feature `group.version` is 1 and `group.coordinator.rebalance.protocols` names "consumer"; else
   UNSUPPORTED_VERSION.
 """
@@ -51,11 +51,11 @@ def handle(ctx: Context, request: Request) -> Any:
 
 def _held(ctx: Context, request: Request, groups: GroupService, answer: ConsumerGroupHeartbeatResponse) -> Any:
     """Return the answer as it is, or one that is held: of a member that joins and waits for others, or of a quiet group."""
-    joins = request.body.member_epoch == 0 or (ctx.client.joining is not None and is_joining(ctx, request))
-    if joins and not answer.error_code:
+    body: ConsumerGroupHeartbeatRequest = request.body
+    if (body.member_epoch == 0 or is_joining(ctx, request)) and not answer.error_code:
         has_part = answer.assignment is not None and bool(answer.assignment.topic_partitions)
         return held_join(ctx, request, answer, groups, has_part=has_part)
-    has_no_news = answer.member_epoch == request.body.member_epoch and answer.assignment is None
+    has_no_news = answer.member_epoch == body.member_epoch and answer.assignment is None
     return held(ctx, request, answer, groups, has_news=not has_no_news, claims=("topic_partitions",))
 
 

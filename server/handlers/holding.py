@@ -33,8 +33,8 @@ from ..services.context import Context
 RHYTHM_PART = 0.8
 INTERVAL_MARGIN_MS = 200
 """Time that is left of the interval that the broker requests: librdkafka waits no longer for a response."""
-JOIN_S_MAX = 0.5
-SYNC_MS = 200
+JOIN_S_MAX, SYNC_MS = 0.5, 200
+"""The longest waits of an answer to a member that joins, and of one to a SyncGroup without partitions."""
 NO_TOPICS = bytes(4)
 """Number of topics in an assignment of consumers, after its version."""
 SESSION_PART = 0.25
@@ -77,7 +77,7 @@ def held(
         hold_ms = min(RHYTHM_PART * told_ms, told_ms - INTERVAL_MARGIN_MS)
     else:
         hold_ms = 0 if last_s is None else RHYTHM_PART * 1000 * (now_s - last_s)
-    # `_is_known`, without a call
+    # As `_is_known`, without a call: each heartbeat passes here.
     is_known = _is_named(software[0]) if software else (request.client_id or "").startswith(CLIENT_IDS)
     if not hold_ms or not is_known:
         return answer
@@ -101,11 +101,13 @@ def held(
 def held_join(ctx: Context, request: Request, answer: Any, groups: GroupService, *, has_part: bool, **once: Any) -> Any:
     """Return the answer to a member that joins; a held one if the member has got nothing yet and waits for others.
 
+    Then the request becomes the member's next heartbeat: after a change it is handled again, and held until the same moment.
+
     Args:
         answer: Result of the handler.
         groups: The coordinator, which holds responses.
         has_part: Whether the answer gives the member something.
-        once: Values of the fields that only a request to join may have, for the case that the request is handled again.
+        once: Values of fields that only a request to join may have, as a heartbeat has them.
     """
     assert groups.held is not None
     client, now_s = ctx.client, trio.current_time()
@@ -126,16 +128,17 @@ def held_join(ctx: Context, request: Request, answer: Any, groups: GroupService,
 
 
 def held_sync(ctx: Context, request: Request, answer: SyncGroupResponse, groups: GroupService) -> Any:
-    """Return the answer to a SyncGroup; a held one if the member gets no partition.
+    """Return the answer to a SyncGroup; a held one if the member gets no partition, and the group has other members.
 
     With a cooperative assignor (KIP-429) others give up its part now, and begin the next generation then. Without the wait the member
-    would learn of that with its next heartbeat.
+    would learn of that with its next heartbeat. If the group changes, the request is handled again.
     """
     if answer.error_code or answer.assignment[2:6] not in (b"", NO_TOPICS) or not _is_known(ctx, request):
         return answer
     assert groups.held is not None
     quiet = groups.coordinator.quiet(request.body.group_id, request.body.member_id)
-    if quiet is None:
+    group = None if quiet is None or quiet.classic is None else quiet.classic()
+    if quiet is None or group is None or len(group.members) == 1:
         return answer
     hold_ms = min(SYNC_MS, SESSION_PART * quiet.session_ms)
     return HeldResponse(answer, groups.held, quiet.bell, 1000 * trio.current_time() + hold_ms)
@@ -147,7 +150,7 @@ async def held_later(answer: Coroutine[Any, Any, Any], hold: Callable[[Any], Any
 
 
 def is_joining(ctx: Context, request: Request) -> bool:
-    """Whether the request was that of a member that joins, before it was handled again."""
+    """Whether the request was one to join before its answer was held."""
     return ctx.client.joining is not None and ctx.client.joining[0] is request
 
 

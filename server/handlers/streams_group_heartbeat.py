@@ -6,7 +6,7 @@ Behaviour
   describe all of them.
 - Missing internal topics are created before the response is sent, if the client may create them; members get them with the next
   heartbeat. If creation fails, the detail of the status has the reason.
-- The response may be held while the group is quiet (`holding`).
+- The response may be held while the group is quiet, or until others give up what a joining member will get (`holding`).
 - Served while the feature `streams.version` is 1 and `group.coordinator.rebalance.protocols` names "streams"; else
   UNSUPPORTED_VERSION.
 """
@@ -71,8 +71,7 @@ def handle(ctx: Context, request: Request) -> Any:
 def _held(ctx: Context, request: Request, groups: GroupService, answer: StreamsGroupHeartbeatResponse) -> Any:
     """Return the answer as it is, or one that is held: of a member that joins and waits for others, or of a quiet group."""
     body: StreamsGroupHeartbeatRequest = request.body
-    joins = request.body.member_epoch == 0 or (ctx.client.joining is not None and is_joining(ctx, request))
-    if joins and not answer.error_code:
+    if (body.member_epoch == 0 or is_joining(ctx, request)) and not answer.error_code:
         if answer.active_tasks is None:  # nothing new since the wait began
             answer = replace(answer, active_tasks=(), standby_tasks=(), warmup_tasks=())
         has_part = any((answer.active_tasks, answer.standby_tasks, answer.warmup_tasks, answer.status))

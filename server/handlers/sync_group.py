@@ -44,10 +44,9 @@ async def handle(ctx: Context, request: Request) -> Any:
         response = await answer.wait(ctx.client)
         await groups.settle(shard)
         ctx.client.heartbeat_s = trio.current_time()
-        has_others = len(groups.coordinator.member_ids(shard, body.group_id)) > 1
     except KafkaError as error:
         return SyncGroupResponse(error_code=error.code)
-    return held_sync(ctx, request, response, groups) if has_others and groups.held is not None else response
+    return response if groups.held is None else held_sync(ctx, request, response, groups)
 
 
 async def _with_members_only(

@@ -2,9 +2,10 @@
 
     python -m compat.bench.small [--connections N]... [--slices N] [--versions V]... [--large] [--before DIRECTORY] [--instructions | --calls]
 
-The 4 KB are one batch or twenty. With --large a Produce and a Fetch have one batch of 900 KB instead. The bench compares with Apache Kafka, if java and Maven are installed, or with --before with
-another checkout that has its own `.venv`. On a busy machine use the least CPU per request, valgrind's count (--instructions,
-fifty times as slow, but independent of other load), and the system calls (--calls, by strace).
+The 4 KB are one batch or twenty. With --large a Produce and a Fetch have one batch of 900 KB instead. The bench compares with
+Apache Kafka, if java and Maven are installed, or with --before with another checkout that has its own `.venv`. On a busy machine
+use the least CPU per request, valgrind's count (--instructions, fifty times as slow, but independent of other load), and the
+system calls (--calls, by strace).
 """
 
 import argparse

@@ -29,6 +29,7 @@ RHYTHM_S = 3.0
 SESSION_MS = 1_800_000
 TIMEOUT_S, PAUSE_S = 60.0, 0.05
 TOPIC = "committed"
+"""The topic of the commits; the caller creates it."""
 VERSION = 3
 """Version of each request."""
 NO_TOPICS = struct.pack(">hii", 0, 0, -1)
@@ -83,15 +84,14 @@ class Members:
     def commit(self) -> list[float]:
         """Commit an offset with each member, one after the other; return the seconds until each answer.
 
-        A member whose heartbeat has no answer yet gets that first.
+        A member whose heartbeat has no answer yet gets that first. Raises RuntimeError for an error in an answer.
         """
         took_s = []
         for number, (connection, _) in enumerate(self._members):
             begun_s = time.perf_counter()
             connection.sendall(self._commits[number])
             if number in self._waiting:
-                _answer(connection)
-                self._waiting.discard(number)
+                self._take_heartbeat(number)
             answer = parse_response(api_of(OffsetCommitRequest()), VERSION, _answer(connection))[1]
             took_s.append(time.perf_counter() - begun_s)
             if error_code := answer.topics[0].partitions[0].error_code:
@@ -108,12 +108,15 @@ class Members:
 
     def _receive(self, for_s: float) -> None:
         for key, _ in self._poller.select(for_s):
-            connection, _ = self._members[key.data]
-            answer = _answer(connection)
-            error_code = parse_response(api_of(HeartbeatRequest()), VERSION, answer)[1].error_code
-            if error_code:
-                raise RuntimeError(f"a heartbeat was answered with error {error_code}")
-            self._waiting.discard(key.data)
+            self._take_heartbeat(key.data)
+
+    def _take_heartbeat(self, number: int) -> None:
+        """Receive the answer to a member's heartbeat."""
+        answer = _answer(self._members[number][0])
+        error_code = parse_response(api_of(HeartbeatRequest()), VERSION, answer)[1].error_code
+        if error_code:
+            raise RuntimeError(f"a heartbeat was answered with error {error_code}")
+        self._waiting.discard(number)
 
     def close(self) -> None:
         self._poller.close()

@@ -157,12 +157,8 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, Assignment]):
             self._forget_instance(before)
         self.members[member.member_id] = member
         self.version += 1
-        if (
-            self.released
-            and before is not None
-            and (before.assigned, before.revoking) != (member.assigned, member.revoking)
-        ):
-            self.released.ring()
+        if self.released and before is not None:
+            self.ring_if_moved(before, member)
         self.owners.note(before or ConsumerMember(member.member_id), member)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
@@ -173,7 +169,8 @@ class ConsumerGroup(ReconciledGroup[ConsumerMember, Assignment]):
             return
         self._count(member, -1)
         self.version += 1
-        self.released.ring()
+        if self.released:
+            self.released.ring()
         self.owners.note(member, ConsumerMember(member_id))
         self._forget_instance(member)
 

@@ -175,12 +175,8 @@ class StreamsGroup(ReconciledGroup[StreamsMember, StreamsTasks]):
     def put(self, member: StreamsMember) -> None:
         """Add or replace a member, as its record says."""
         before = self.members.get(member.member_id)
-        if (
-            self.released
-            and before is not None
-            and (before.assigned, before.revoking) != (member.assigned, member.revoking)
-        ):
-            self.released.ring()
+        if self.released and before is not None:
+            self.ring_if_moved(before, member)
         self._take_out(member.member_id)
         self.members[member.member_id] = member
         if member.instance_id is not None:
@@ -198,7 +194,8 @@ class StreamsGroup(ReconciledGroup[StreamsMember, StreamsTasks]):
     def remove(self, member_id: str) -> None:
         self._take_out(member_id)
         self.members.pop(member_id, None)
-        self.released.ring()
+        if self.released:
+            self.released.ring()
         self.endpoints.pop(member_id, None)
         self.task_offsets.pop(member_id, None)
         self.untold.discard(member_id)

@@ -54,6 +54,9 @@ VERSIONS = {
     "an earlier record is left": ([(1, 3, True), (2, 9, True), (3, 5, False)], [(LEFT, 1)]),
     "a later record is left": ([(1, 9, True), (2, 3, False), (3, 5, True)], [(LEFT, 3)]),
     "the offset decides between equal versions": ([(1, 9, True), (2, 9, False)], [(LOST_NEWEST, 2)]),
+    "a record of the dirty part has a higher version": ([(1, 5, False), (12, 9, True)], []),
+    "a record of the dirty part has a lower version": ([(1, 5, False), (12, 4, True)], [(LOST_NEWEST, 1)]),
+    "the dirty part does not excuse an earlier record": ([(1, 3, True), (2, 5, True), (12, 9, True)], [(LEFT, 1)]),
 }
 
 

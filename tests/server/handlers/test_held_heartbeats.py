@@ -40,6 +40,8 @@ VERY_LONG_MS = 1_800_000
 """A response that is held for a part of it comes later than a client waits for it."""
 PART, NOTHING = bytes(5) + b"\1", bytes(6)
 """Starts of assignments: the version, and one topic or none."""
+JOINING = {"rebalance_timeout_ms": VERY_LONG_MS, "subscribed_topic_names": ("t",), "topic_partitions": ()}
+"""Fields of a request to join by the consumer protocol."""
 KINDS = ("consumer", "share", "streams")
 OVERRIDES = FEW_PARTITIONS | {
     "group.initial.rebalance.delay.ms": "0",
@@ -208,12 +210,7 @@ def joined(broker: ottla.Broker) -> Iterator[Callable[..., Member]]:
 
 
 def test_a_classic_member_learns_at_once_that_another_one_joins_or_leaves(joined: Callable[..., Member]) -> None:
-    one, two = joined(), joined()
-    one.join()
-    one.hold(one.send_heartbeat)
-    two.send_join()
-    assert one.receive().error_code == ErrorCode.REBALANCE_IN_PROGRESS
-    one.send_join()
+    one, two = rebalancing(joined)
     for member in (one, two):
         member.sync()
     assert (one.receive().error_code, two.receive().error_code) == (0, 0)
@@ -222,18 +219,24 @@ def test_a_classic_member_learns_at_once_that_another_one_joins_or_leaves(joined
     assert one.receive().error_code == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-@pytest.mark.parametrize("nothing", [NOTHING, b""])
-def test_a_classic_member_without_partitions_learns_at_once_of_the_next_generation(
-    broker: ottla.Broker, joined: Callable[..., Member], monkeypatch: pytest.MonkeyPatch, nothing: bytes
-) -> None:
-    """With a cooperative assignor others give up its part and join again."""
-    monkeypatch.setattr(holding, "SYNC_MS", VERY_LONG_MS)
+def rebalancing(joined: Callable[..., Member]) -> tuple[Member, Member]:
+    """Return a member of a classic group and a new one, which have both sent their requests to join its second generation."""
     one, two = joined(), joined()
     one.join()
     one.hold(one.send_heartbeat)
     two.send_join()
     assert one.receive().error_code == ErrorCode.REBALANCE_IN_PROGRESS
     one.send_join()
+    return one, two
+
+
+@pytest.mark.parametrize("nothing", [NOTHING, b""])
+def test_a_classic_member_without_partitions_learns_at_once_of_the_next_generation(
+    broker: ottla.Broker, joined: Callable[..., Member], monkeypatch: pytest.MonkeyPatch, nothing: bytes
+) -> None:
+    """With a cooperative assignor others give up its part and join again."""
+    monkeypatch.setattr(holding, "SYNC_MS", VERY_LONG_MS)
+    one, two = rebalancing(joined)
     one.sync({one.member_id: PART})
     two.sync({two.member_id: nothing})
     assert one.receive().assignment == PART
@@ -247,12 +250,7 @@ def test_a_classic_member_without_partitions_learns_at_once_of_the_next_generati
 
 
 def test_a_classic_member_without_partitions_waits_for_a_moment(joined: Callable[..., Member]) -> None:
-    one, two = joined(), joined()
-    one.join()
-    one.hold(one.send_heartbeat)
-    two.send_join()
-    assert one.receive().error_code == ErrorCode.REBALANCE_IN_PROGRESS
-    one.send_join()
+    one, two = rebalancing(joined)
     one.sync({one.member_id: PART})
     two.sync({})
     assert (one.receive().assignment, two.receive().assignment) == (PART, b"")
@@ -424,13 +422,12 @@ def test_nothing_is_held_without_the_option(joined: Callable[..., Member]) -> No
 def test_a_member_of_the_consumer_protocol_learns_at_once_of_its_new_target(joined: Callable[..., Member]) -> None:
     one, two = joined(), joined()
     one.member_id, two.member_id = "one", "two"
-    joining = {"rebalance_timeout_ms": VERY_LONG_MS, "subscribed_topic_names": ("t",), "topic_partitions": ()}
-    one.send_beat(**joining)
+    one.send_beat(**JOINING)
     answer = one.heard()
     (both,) = answer.assignment.topic_partitions
     assert (both.partitions, answer.heartbeat_interval_ms) == ((0, 1), VERY_LONG_MS)
     one.hold(one.send_beat)
-    two.send_beat(**joining)
+    two.send_beat(**JOINING)
     answer = one.heard()
     (left,) = answer.assignment.topic_partitions
     assert (len(left.partitions), answer.heartbeat_interval_ms) == (1, UNSETTLED_MS)
@@ -453,11 +450,10 @@ def test_claims_of_a_held_heartbeat_do_not_count_after_a_change(
     """Its member might be about to take over what it did not own yet, so the other one must wait."""
     one, two = joined(), joined()
     one.member_id, two.member_id = "one", "two"
-    joining = {"rebalance_timeout_ms": VERY_LONG_MS, "subscribed_topic_names": ("t",), "topic_partitions": ()}
-    one.send_beat(**joining)
+    one.send_beat(**JOINING)
     one.heard()
     one.hold(lambda: one.send_beat(topic_partitions=()))
-    two.send_beat(**joining)
+    two.send_beat(**JOINING)
     (left,) = one.heard().assignment.topic_partitions
     two.client.send(ApiVersionsRequest(client_software_name=NAMED, client_software_version="1"), 3)
     assert two.heard().assignment.topic_partitions == (), "its next request ended the wait"
@@ -468,9 +464,6 @@ def test_claims_of_a_held_heartbeat_do_not_count_after_a_change(
     one.heard()
     two.send_beat()
     assert {*two.heard().assignment.topic_partitions[0].partitions, *left.partitions} == {0, 1}
-
-
-JOINING = {"rebalance_timeout_ms": VERY_LONG_MS, "subscribed_topic_names": ("t",), "topic_partitions": ()}
 
 
 def pair(joined: Callable[..., Member], software: str | None = NAMED) -> tuple[Member, Member]:
