@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 from .suite import Suite
@@ -69,17 +69,17 @@ class Deliveries:
             "records that no member can have accepted", [], [(place, events.get(place)) for place in lost][:SHOWN]
         )
         again = [(place, found) for place, found in events.items() if self.came_after_its_end(found)]
-        for place, found in again[:SHOWN]:
-            suite.note(f"all of {place}: {'; '.join(map(str, found))}; the broker was away: {self.away_ns}")
+        self._note(suite, again)
         suite.equal("records that came again after they were accepted", [], again[:SHOWN])
         causes: Counter[str] = Counter()
-        unexplained: list[object] = []
+        unexplained: list[tuple[Place, list[Event]]] = []
         for place, found in events.items():
             for one, following in pairwise(each for each in found if each.kind == RECEIVED):
                 cause = self.cause(found, one, following)
                 causes[cause or "none"] += 1
                 if cause is None:
                     unexplained.append((place, found))
+        self._note(suite, unexplained)
         suite.equal("records that came twice although no member lost its lock", [], unexplained[:SHOWN])
         kinds = Counter(each.kind for found in events.values() for each in found)
         refused = Counter(each.more for found in events.values() for each in found if each.kind in (LOST, FAILED))
@@ -88,6 +88,13 @@ class Deliveries:
             f" rejected: {kinds[REJECTED]}; acknowledgements refused: {dict(refused) or 'none'};"
             f" accepted by who was gone before it could say so: {len(unknown)}"
         )
+
+    def _note(self, suite: Suite, places: Iterable[tuple[Place, list[Event]]]) -> None:
+        """Print all events of the first places."""
+        for place, found in islice(places, SHOWN):
+            suite.note(
+                f"all of {place}: {'; '.join(map(str, found))}; the broker was away: {self.away_ns}; ended: {self.ended_ns}"
+            )
 
     def may_be_ended(self, found: Iterable[Event]) -> bool:
         """Return whether the last receiver may have acknowledged the record: it ended before its report, or lost its answer."""

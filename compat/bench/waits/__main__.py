@@ -2,9 +2,8 @@
 
     python -m compat.bench.waits [--clients NAME]... [--sides NAME]... [--runs N] [--quick] [--write]
 
-Each client is a program of its own (`compat/waits/drivers`). It meets all brokers in turns, or side by side where it mostly waits;
-medians of N runs. A kill, only with Ottla, and closes after the broker has gone, are played with all clients at once. No wait is longer
-than 30 s, and no scene of a client has a run that begins later than a minute after its first one.
+Each client is a program of its own (`compat/waits/drivers`). It meets all brokers in turns, or side by side where it mostly waits; medians of N runs. A kill, only with Ottla, and closes after the broker has gone, are played with all clients at once. No
+wait is longer than 30 s, and no scene of a client has a run that begins later than two minutes after its first one.
 With --write the table is saved in `compat/bench/WAITS.md`, after each client and at the end.
 """
 
@@ -41,6 +40,7 @@ from .scenes import (
     KILLED,
     ROWS,
     SCENE_ROWS,
+    SCENES_OF_TWO,
     SCENES_THAT_WAIT,
     Result,
     Stage,
@@ -51,8 +51,9 @@ from .scenes import (
 
 SIDES = (OTTLA, KAFKA, KFAKE)
 CLIENTS = (*CONSUMERS, SHARE, STREAMS)
-RUNS = 5
-SCENE_S_MAX = 90.0
+RUNS, AT_ONCE = 10, 5
+"""How often each scene is played, and how many scenes of two members are played at a time, with a topic and a group each."""
+SCENE_S_MAX = 150.0
 """The longest time for all runs of one scene with one client, on all brokers."""
 PAGE = Path(__file__).parents[1] / "WAITS.md"
 TROUBLE = (ClientError, TimeoutError, KafkaException, RuntimeError, URLError, BrokenPipeError)
@@ -140,28 +141,33 @@ def consumers(clients: Sequence[Client]) -> list[Client]:
 
 
 def alone(figures: Figures, client: Client, stages: dict[str, Stage], runs: int) -> None:
-    """Play the scenes of one client: on all brokers in turns after a round that does not count, or side by side if they wait."""
+    """Play the scenes of one client: on all brokers in turns after a round that does not count, or several at once if they wait."""
     for scene in scenes_of(client):
         in_turns, able = scene not in SCENES_THAT_WAIT, dict(stages)
+        times = (
+            [min(AT_ONCE, runs - done) for done in range(0, runs, AT_ONCE)]
+            if scene in SCENES_OF_TWO
+            else [1] * (runs + in_turns)
+        )
         with Driver(client) as driver:
             end_s = driver.until_s = time.perf_counter() + SCENE_S_MAX
-            for run in range(runs + in_turns):
+            for number, at_once in enumerate(times):
                 if time.perf_counter() > end_s - TIMEOUT_S:
-                    figures.suite.note(f"{client.name}: {scene.__name__}: {run - in_turns} runs")
+                    figures.suite.note(f"{client.name}: {scene.__name__}: not all runs")
                     break
-                order = list(able.items())[:: -1 if run % 2 else 1]
+                order = list(able.items())[:: -1 if number % 2 else 1] * at_once
                 played = [(side, partial(scene, stage, driver)) for side, stage in order]
-                for side, result in attempt(played, 1 if in_turns else len(played)).items():
+                for side, result in attempt(played, 1 if in_turns else len(played)):
                     if isinstance(result, Exception):
                         figures.fail(client.name, side, f"{scene.__name__}: {result}")
-                        del able[side]
-                    elif run >= in_turns:
+                        able.pop(side, None)
+                    elif number or not in_turns:
                         figures.add(client.name, side, result)
     figures.suite.note(f"{client.name}: played alone")
 
 
-def attempt(scenes: Sequence[tuple[str, Callable[[], Result]]], at_once: int) -> dict[str, Result | Exception]:
-    """Return each side's result, or its error; `at_once` sides play at a time."""
+def attempt(scenes: Sequence[tuple[str, Callable[[], Result]]], at_once: int) -> list[tuple[str, Result | Exception]]:
+    """Return each side's results, or errors; `at_once` scenes are played at a time."""
 
     def one(scene: Callable[[], Result]) -> Result | Exception:
         try:
@@ -171,7 +177,9 @@ def attempt(scenes: Sequence[tuple[str, Callable[[], Result]]], at_once: int) ->
 
     threads = ThreadPoolExecutor(max(at_once, 1))
     try:
-        return {side: found.result() for side, found in [(side, threads.submit(one, scene)) for side, scene in scenes]}
+        return [
+            (side, found.result()) for side, found in [(side, threads.submit(one, scene)) for side, scene in scenes]
+        ]
     finally:
         threads.shutdown(wait=False, cancel_futures=True)  # a thread that waits ends with its client
 

@@ -35,7 +35,7 @@ ROWS = {
     FIRST_OF_FOUR: "all four subscribe at once to four partitions that get 50 records a second each",
     EIGHT: "one partition for each",
     FIFTY: "the same",
-    SECOND: "four to seven seconds after the first has all four partitions; in a share group, until its first record",
+    SECOND: "seven to ten seconds after the first has all four partitions; in a share group, until its first record",
     LEFT: "as long after that, so that its heartbeats have begun again; from the call of close",
     KILLED: "kill -9; then the clock is advanced past the session timeout, so only with Ottla",
     CREATED: "the client's admin client, then an open producer",
@@ -46,9 +46,9 @@ ROWS = {
     PRODUCER_CLOSE_ALONE: "the same after kill -9 of the broker",
 }
 """Each row, with its conditions."""
-SETTLED_S, RHYTHM_S = 4.0, 3.0
-"""After SETTLED_S heartbeats have begun. A change comes up to RHYTHM_S later, at random: at the same moment between two heartbeats all
-runs would wait equally long."""
+SETTLED_S, RHYTHM_S = 7.0, 3.0
+"""After SETTLED_S heartbeats have begun, and the first auto-commit, after 5 s, is over. A change comes up to RHYTHM_S later, at random: at
+the same moment between two heartbeats all runs would wait equally long."""
 SESSION_S_MAX = 45
 """The longest session timeout of the clients' defaults."""
 FEED_S = 0.02
@@ -233,6 +233,8 @@ SCENE_ROWS: Mapping[Scene, tuple[str, ...]] = {
 """The rows of each scene of one client."""
 SCENES_THAT_WAIT = {four, second, second_of_share_group}
 """Most of their time is the wait for a heartbeat or a delay: brokers can be measured side by side."""
+SCENES_OF_TWO = {second, second_of_share_group}
+"""Several groups can be measured at once: they compute only for some milliseconds of their ten to twenty seconds."""
 SCENES_OF_PROTOCOL: Mapping[str, tuple[Scene, ...]] = {"share": (second_of_share_group,), "streams": (second,)}
 SCENES_OF_CONSUMERS: tuple[Scene, ...] = (alone, created, transaction, eight, four, second)
 

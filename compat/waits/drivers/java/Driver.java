@@ -99,6 +99,9 @@ public class Driver {
         return options;
     }
 
+    /** A consumer of the newer protocol gives partitions up and takes them only between two polls. */
+    static final Duration POLL = Duration.ofMillis(10);
+
     /** Polls in a thread of its own, and closes there. */
     abstract static class Polling extends Thread implements Client {
         protected final String topic;
@@ -167,7 +170,7 @@ public class Driver {
 
         @Override
         void poll() {
-            tell(client.poll(Duration.ofMillis(50)));
+            tell(client.poll(POLL));
         }
 
         @Override
@@ -205,7 +208,7 @@ public class Driver {
 
         @Override
         void poll() {
-            tell(client.poll(Duration.ofMillis(50)));
+            tell(client.poll(POLL));
         }
 
         @Override
