@@ -122,6 +122,28 @@ def test_a_copy_fetched_from_the_next_broker_before_acknowledging_is_allowed(
         assert faults(capsys, deliveries) - {"twice"} == expected | fault
 
 
+@pytest.mark.parametrize(
+    ("ended", "is_released", "told", "expected"),
+    [
+        ({"a": 9}, True, [], set()),
+        ({"a": 9}, False, [], {"twice"}),
+        ({}, True, [], {"twice"}),
+        ({"a": 9}, True, [event(1.7, "A")], {"twice"}),
+    ],
+)
+def test_a_release_that_a_member_could_not_report_explains_the_next_delivery(
+    capsys: pytest.CaptureFixture[str],
+    ended: dict[str, int],
+    is_released: bool,
+    told: list[Event],
+    expected: set[str],
+) -> None:
+    ended_ns = {member: at_s * S for member, at_s in ended.items()}
+    deliveries = Deliveries(5000, 3, ended_ns=ended_ns, is_released=lambda place, delivery: is_released)
+    deliveries.events[0, 0] = [*TWICE, *told]
+    assert faults(capsys, deliveries) == expected
+
+
 def test_a_member_that_died_explains_only_the_records_it_held(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -19,7 +19,7 @@ from ..support.brokers.apache_kafka import jars
 from ..support.brokers.process import BrokerProcess
 from ..support.clients.jvms import Jvms
 from ..support.clients.steps import create_topic, produce_all
-from ..support.deliveries import Deliveries, Event
+from ..support.deliveries import Deliveries, Event, Place
 from ..support.releases import add_release, releases
 from ..support.suite import NotRunError, Options, Suite, run_suite
 
@@ -30,6 +30,7 @@ RECORDS, QUICK_RECORDS = 500_000, 8_000
 BROKER_KILLS, QUICK_BROKER_KILLS = 20, 1
 LOCK_MS, SESSION_MS = 5_000, 6_000
 COUNT_LIMIT = 10
+RELEASED_EVERY = 997
 QUIET_S, LIMIT_S = 4 * LOCK_MS / 1000, 300
 BROKER = {
     "ottla.hold.heartbeats": "true",
@@ -69,6 +70,11 @@ def body(suite: Suite, options: Options) -> None:
             run.do()
 
 
+def is_released(place: Place, delivery: Event) -> bool:
+    """Whether Members.java releases the record after this delivery."""
+    return delivery.more == "1" and place[1] % RELEASED_EVERY == 0
+
+
 class Run:
     """One queue, from its first record to its last."""
 
@@ -82,7 +88,7 @@ class Run:
         self.process_count = QUICK_PROCESSES if quick else PROCESSES
         self.processes = Jvms(class_path, "Members", self.process_count, broker.work)
         self.produced = self.lives = 0
-        self.deliveries = Deliveries(LOCK_MS, COUNT_LIMIT)
+        self.deliveries = Deliveries(LOCK_MS, COUNT_LIMIT, is_released=is_released)
 
     def do(self) -> None:
         started_s = time.monotonic()

@@ -1,7 +1,7 @@
 """The deliveries of a share group's records: to which member, when, how acknowledged, and whether that is consistent."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from typing import NamedTuple
@@ -51,6 +51,8 @@ class Deliveries:
     events: defaultdict[Place, list[Event]] = field(default_factory=lambda: defaultdict(list))
     ended_ns: dict[str, int] = field(default_factory=dict)
     """Member -> the time after which it may have ended, if it has not reported that."""
+    is_released: Callable[[Place, Event], bool] = lambda place, delivery: False
+    """Whether the member releases the record after this delivery."""
     away_ns: list[tuple[int, int]] = field(default_factory=list)
     """The times between which the broker may have been away."""
 
@@ -75,7 +77,7 @@ class Deliveries:
         unexplained: list[tuple[Place, list[Event]]] = []
         for place, found in events.items():
             for one, following in pairwise(each for each in found if each.kind == RECEIVED):
-                cause = self.cause(found, one, following)
+                cause = self.cause(place, found, one, following)
                 causes[cause or "none"] += 1
                 if cause is None:
                     unexplained.append((place, found))
@@ -105,13 +107,15 @@ class Deliveries:
         told = [each for each in found if each.member == last.member and each.nanoseconds > last.nanoseconds]
         return (not told and last.member in self.ended_ns) or any(each.kind == FAILED for each in told)
 
-    def cause(self, found: list[Event], one: Event, following: Event) -> str | None:
+    def cause(self, place: Place, found: list[Event], one: Event, following: Event) -> str | None:
         """Return the reason of a record's second delivery."""
         # The answer to a release may arrive when another member already has the record.
         told = [each for each in found if each.member == one.member and each.nanoseconds > one.nanoseconds]
         told = told[: next((at for at, each in enumerate(told) if each.kind == RECEIVED), len(told))]
         if any(each.kind == RELEASED for each in told):
             return "released"
+        if not told and one.member in self.ended_ns and self.is_released(place, one):
+            return "released by a member that ended before its report"
         if any(begin <= following.nanoseconds and one.nanoseconds <= end for begin, end in self.away_ns):
             return "broker killed"
         if self.ended_ns.get(one.member, following.nanoseconds) < following.nanoseconds:

@@ -29,7 +29,7 @@ class CoordinatorCall(NamedTuple, Generic[S, Done]):
 
     Attributes:
         work: Does the step on the shard of `key`, which this node leads; the shard may not be ACTIVE.
-        refused: Makes the response for a KafkaError.
+        refused: Makes the response for a KafkaError, or a coroutine that returns it.
         before: Checks the request first, and may raise KafkaError.
         after: Makes the response of the result of the work, or a coroutine that returns it; None: the result is the response.
         settles: Whether the response waits until the state that it reports is on disk.
@@ -73,14 +73,14 @@ class CoordinatorCall(NamedTuple, Generic[S, Done]):
                 await run_cooperatively(before, self.ctx.time_slice)
             shard = await self.service.route(self.ctx.node, self.key)
         except KafkaError as error:
-            return self.refused(error)
+            return await finished(self.refused(error))
         return await self._continue(shard, self.work(shard))
 
     async def _continue(self, shard: S, steps: Steps[Done]) -> Any:
         try:
             done = await run_cooperatively(steps, self.ctx.time_slice)
         except KafkaError as error:
-            return self.refused(error)
+            return await finished(self.refused(error))
         return await self._settled(shard, done)
 
     async def _settled(self, shard: S, done: Done) -> Any:
@@ -88,7 +88,7 @@ class CoordinatorCall(NamedTuple, Generic[S, Done]):
             if self.settles:
                 await self.service.settle(shard)
         except KafkaError as error:
-            return self.refused(error)
+            return await finished(self.refused(error))
         return done if self.after is None else await finished(self.after(done))
 
 

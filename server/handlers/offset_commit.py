@@ -8,72 +8,91 @@ Behaviour
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any
+
 from ...protocol.connection import Request
-from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.errors import ErrorCode
 from ...protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from ..groups.offset_commits import TopicCommit
+from ..coordination.jobs import Steps
 from ..groups.offset_table import Place
+from ..groups.shard import GroupShard
+from ..network.dispatcher import finished
+from ..runtime.time_slices import begun
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
-from .committing import found_of, prepare_cooperatively
+from .committing import Found, TopicAtRequest, found_of, prepared_commit, rows_of
+from .coordinating import CoordinatorCall
 
 _FIRST_VERSION_WITH_IDS = 10
 
 
-async def handle(ctx: Context, request: Request) -> OffsetCommitResponse:
+def handle(ctx: Context, request: Request) -> Any:
     body: OffsetCommitRequest = request.body
-    by_id = request.version >= _FIRST_VERSION_WITH_IDS
-    known, time_slice = ctx.services.topics, ctx.time_slice
-    may_commit = ctx.may(AclOperation.READ, ResourceType.GROUP, body.group_id)
-    found, commits = await found_of(
-        ctx, body.topics, lambda asked: known.by_id(asked.topic_id) if by_id else known.get(asked.name), time_slice
-    )
-    group_error: ErrorCode = ErrorCode.NONE
-    refused: dict[Place, ErrorCode] = {}
-    if not may_commit:
+    by_id, known = request.version >= _FIRST_VERSION_WITH_IDS, ctx.services.topics
+    group_error = ErrorCode.NONE
+    if not ctx.may(AclOperation.READ, ResourceType.GROUP, body.group_id):
         group_error = ErrorCode.GROUP_AUTHORIZATION_FAILED
-    elif commits:
-        group_error, refused = await _commit(ctx, body, request.version, commits)
-
-    answers: list[OffsetCommitResponseTopic] = []
-    async for known_as, asked in time_slice.each(zip(found, body.topics, strict=True)):
-        answers.append(
-            OffsetCommitResponseTopic(
-                name=asked.name,
-                topic_id=asked.topic_id,
-                partitions=tuple(
-                    await time_slice.map(
-                        lambda one, known_as=known_as: OffsetCommitResponsePartition(  # type: ignore[misc]
-                            partition_index=one.partition_index,
-                            error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED
-                            if not may_commit
-                            else ErrorCode.UNKNOWN_TOPIC_ID
-                            if by_id and known_as.topic is None
-                            else known_as.error_of(one.partition_index, group_error, refused),
-                        ),
-                        asked.partitions,
-                    )
-                ),
-            )
-        )
-    await time_slice.empty(found, commits)
-    return OffsetCommitResponse(topics=tuple(answers))
+    found = begun(
+        found_of(ctx, body.topics, lambda asked: known.by_id(asked.topic_id) if by_id else known.get(asked.name)),
+        ctx.time_slice,
+    )
+    if isinstance(found, Found):
+        return _commit(ctx, request, found, group_error)
+    return _commit_later(ctx, request, found, group_error)
 
 
-async def _commit(
-    ctx: Context, body: OffsetCommitRequest, version: int, commits: list[TopicCommit]
-) -> tuple[ErrorCode, dict[Place, ErrorCode]]:
-    try:
-        groups = ctx.services.coordinators.groups
-        shard = await groups.route(ctx.node, body.group_id)
-        prepared = await prepare_cooperatively(ctx, shard, body, commits)
-        refused = groups.coordinator.commit(shard, body, version, prepared, ctx.services.clock.now_ms())
-        await groups.settle(shard)
-        return ErrorCode.NONE, refused
-    except KafkaError as error:
-        return error.code, {}
+async def _commit_later(
+    ctx: Context, request: Request, finding: Coroutine[Any, Any, Found], group_error: ErrorCode
+) -> Any:
+    return await finished(_commit(ctx, request, await finding, group_error))
+
+
+def _commit(ctx: Context, request: Request, found: Found, group_error: ErrorCode) -> Any:
+    """Commit, and return the response, or a coroutine that returns it."""
+
+    def respond(group_error: ErrorCode, refused: dict[Place, ErrorCode]) -> Any:
+        return begun(_response(request, found, group_error, refused), ctx.time_slice)
+
+    if group_error or not found.commits:
+        return respond(group_error, {})
+    groups = ctx.services.coordinators.groups
+    return CoordinatorCall(
+        ctx,
+        groups,
+        request.body.group_id,
+        partial(_write, ctx, request, found),
+        lambda error: respond(error.code, {}),
+        after=partial(respond, ErrorCode.NONE),
+    ).run()
+
+
+def _write(ctx: Context, request: Request, found: Found, shard: GroupShard) -> Steps[dict[Place, ErrorCode]]:
+    """Commit the offsets; return the errors of the partitions that are refused."""
+    prepared = yield from prepared_commit(ctx, shard, request.body, found.commits)
+    coordinator, now_ms = ctx.services.coordinators.groups.coordinator, ctx.services.clock.now_ms()
+    return coordinator.commit(shard, request.body, request.version, prepared, now_ms)
+
+
+def _response(
+    request: Request, found: Found, group_error: ErrorCode, refused: dict[Place, ErrorCode]
+) -> Steps[OffsetCommitResponse]:
+    by_id = request.version >= _FIRST_VERSION_WITH_IDS
+
+    def error_of(known_as: TopicAtRequest, index: int) -> ErrorCode:
+        if group_error is ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            return group_error
+        if by_id and known_as.topic is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        return known_as.error_of(index, group_error, refused)
+
+    rows = yield from rows_of(
+        request.body.topics, found, error_of, OffsetCommitResponseTopic, OffsetCommitResponsePartition
+    )
+    return OffsetCommitResponse(topics=rows)

@@ -25,11 +25,11 @@ from ..coordination.records import Producer
 from ..groups.offset_commits import TopicCommit
 from ..groups.offset_table import Place
 from ..partitions.internal_topics import OFFSETS_TOPIC
-from ..runtime.time_slices import TimeSlice
+from ..runtime.time_slices import TimeSlice, run_cooperatively
 from ..security.acls.kinds import AclOperation, ResourceType
 from ..services.context import Context
 from ..transactions.verification import Verification, transaction_support_of
-from .committing import found_of, prepare_cooperatively
+from .committing import TopicAtRequest, found_of, prepared_commit, rows_of
 
 # First versions whose clients handle COORDINATOR_LOAD_IN_PROGRESS, understand TRANSACTION_ABORTABLE, that add the partition to
 # the transaction, and that identify topics by id.
@@ -49,35 +49,27 @@ async def handle(ctx: Context, request: Request) -> TxnOffsetCommitResponse:
     if not ctx.may(AclOperation.READ, ResourceType.GROUP, body.group_id):
         return await _refused(body, ErrorCode.GROUP_AUTHORIZATION_FAILED, time_slice)
     by_id = request.version >= _IDS_SINCE
-    found, commits = await found_of(
-        ctx, body.topics, lambda asked: known.by_id(asked.topic_id) if by_id else known.get(asked.name), time_slice
+    found = await run_cooperatively(
+        found_of(ctx, body.topics, lambda asked: known.by_id(asked.topic_id) if by_id else known.get(asked.name)),
+        time_slice,
     )
-    error, refused = await _commit(ctx, body, request.version, commits) if commits else (ErrorCode.NONE, {})
+    error, refused = ErrorCode.NONE, dict[Place, ErrorCode]()
+    if found.commits:
+        error, refused = await _commit(ctx, body, request.version, found.commits)
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and request.version < _LOADING_SINCE:
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
+    def error_of(known_as: TopicAtRequest, index: int) -> ErrorCode:
+        if by_id and known_as.topic is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        return known_as.error_of(index, error, refused)
+
     time_slice.begin()
-    answers = []
-    async for known_as, asked in time_slice.each(zip(found, body.topics, strict=True)):
-        answers.append(
-            TxnOffsetCommitResponseTopic(
-                name=asked.name,
-                topic_id=asked.topic_id,
-                partitions=tuple(
-                    await time_slice.map(
-                        lambda one, known_as=known_as: TxnOffsetCommitResponsePartition(  # type: ignore[misc]
-                            partition_index=one.partition_index,
-                            error_code=ErrorCode.UNKNOWN_TOPIC_ID
-                            if by_id and known_as.topic is None
-                            else known_as.error_of(one.partition_index, error, refused),
-                        ),
-                        asked.partitions,
-                    )
-                ),
-            )
-        )
-    await time_slice.empty(found, commits)
-    return TxnOffsetCommitResponse(topics=tuple(answers))
+    rows = await run_cooperatively(
+        rows_of(body.topics, found, error_of, TxnOffsetCommitResponseTopic, TxnOffsetCommitResponsePartition),
+        time_slice,
+    )
+    return TxnOffsetCommitResponse(topics=rows)
 
 
 async def _refused(body: TxnOffsetCommitRequest, code: ErrorCode, time_slice: TimeSlice) -> TxnOffsetCommitResponse:
@@ -116,7 +108,7 @@ async def _commit(
             {partition: _NO_SEQUENCE},
         )
         while True:
-            prepared = await prepare_cooperatively(ctx, shard, body, commits)
+            prepared = await run_cooperatively(prepared_commit(ctx, shard, body, commits), ctx.time_slice)
             # No other task runs before the append.
             await verification.check(partition)
             if groups.coordinator.is_current(prepared):

@@ -17,7 +17,7 @@ lasted PASS_S, slices that begin in it are short.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Coroutine, Hashable, Iterable
 from heapq import merge
 from itertools import islice
 from time import perf_counter
@@ -132,6 +132,16 @@ async def run_cooperatively(steps: Steps[Result], time_slice: TimeSlice | None =
                 await time_slice.next()
     finally:
         steps.close()  # Frees what it holds now, not when a traceback is dropped.
+
+
+def begun(steps: Steps[Result], time_slice: TimeSlice) -> Result | Coroutine[Any, Any, Result]:
+    """Run the first step. Return the result if that is all; else a coroutine that runs the rest cooperatively and returns it."""
+    try:
+        next(steps)
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+    return run_cooperatively(steps, time_slice)
 
 
 class _Each(Generic[Thing]):
