@@ -89,6 +89,7 @@ async def _serving(broker: Broker, ending: Ending) -> AsyncIterator[None]:
             broker.shares,
             broker.background_jobs,
             broker.failed_dirs,
+            broker.waits.deferrals,
             services.cleaning,
             broker.reassignments,
             services.moves,

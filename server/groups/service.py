@@ -14,10 +14,11 @@ import trio
 from ...protocol.errors import ErrorCode, KafkaError
 from ..cluster.nodes import Node
 from ..coordination.deps import CoordinatorDeps
-from ..coordination.holds import HeldResponses
+from ..coordination.holds import TICK_MS
 from ..coordination.service import CoordinatorService
 from ..partitions.internal_topics import OFFSETS_TOPIC
 from ..partitions.topics import Topics
+from ..runtime.deferrals import Deferrals
 from .coordinator import GroupCoordinator
 from .settings import GroupSettings, group_defaults
 from .shard import GroupShard
@@ -51,7 +52,7 @@ class GroupService(CoordinatorService[GroupCoordinator, GroupShard]):
             # Apache Kafka's group coordinator numbers each batch from 0, although it is not an idempotent producer.
             base_sequence=0,
         )
-        self.held = HeldResponses() if settings.ottla_hold_heartbeats else None
+        self.held = Deferrals(TICK_MS) if settings.ottla_hold_heartbeats else None
         """Responses to heartbeats that are held; None if none are."""
         self.shares = ShareFlows(self.coordinator, persister, deps.clock.now_ms)
         deps.config.watchers.append(self.reconfigure)

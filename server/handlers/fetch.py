@@ -3,8 +3,9 @@
 Behaviour
 - Answers at once when there are `min_bytes`, an error or a diverging epoch, when no partition is requested, or when a partition
   is read in an older segment than the one with the end of the readable records; else parks (see `waits`) until one of these is
-  true or `max_wait_ms` is over. Nothing polls. With `ottla.hold.heartbeats` the response is sent soon when the client sends
-  another request on the connection: a response keeps those to later requests waiting.
+  true or `max_wait_ms` is over. Nothing polls. A fetch of few partitions parks without a task (`WaitingFetch`). With
+  `ottla.hold.heartbeats` the response is sent soon when the client sends another request on the connection: a response keeps
+  those to later requests waiting.
 - A scan of many partitions takes several time slices. Records that arrive during the scan are seen when the fetch begins to
   watch the partitions; after any other change it scans again.
 - Missing partitions do not make the response immediate while others exist, as in Apache Kafka: a client that still fetches a
@@ -28,7 +29,7 @@ Differs from Apache Kafka
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -55,6 +56,7 @@ from ...storage.produce.record_checks import EarlyRefusalError
 from ...storage.segment.index import AbortedTxn
 from ...storage.steps import A_PIECE, Steps, to_the_end
 from ..network.connection import PEER_CHECK_MS
+from ..network.dispatcher import Deferred
 from ..partitions.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -68,7 +70,7 @@ from ..partitions.fetch_sessions import (
     item_of,
 )
 from ..partitions.topics import Partition
-from ..partitions.waits import Waiter, WantedPartition
+from ..partitions.waits import TICK_MS, Waiter, WantedPartition
 from ..runtime.threads import TRIES_MAX, load_cold
 from ..runtime.time_slices import run_cooperatively
 from ..security.acls.kinds import AclOperation, ResourceType
@@ -202,18 +204,99 @@ def _fetch_few(ctx: Context, request: Request) -> Any:
     unread = () if services.authorizer is None else to_the_end(_unread(ctx, body, items))
     max_bytes = min(body.max_bytes, services.config.current.fetch_max_bytes)
     asked = FetchQuery(body, session, items, unread, min(body.min_bytes, max_bytes), max_bytes, client_id)
-    changes, look = waits.changes, FetchScan(max_bytes)
-    try:
-        for item in items:
-            _read_partition(ctx, asked, look, item)
-            if look.more_aborted is not None or look.aborted_count >= ABORTED_AT_ONCE:
-                return _scan_until_enough(ctx, asked)
-    except WouldWaitError:
+    changes, look = waits.changes, _scan_few(ctx, asked)
+    if look is None:
         return _scan_until_enough(ctx, asked)
     if look.wanted and not look.is_enough and body.max_wait_ms > 0:
-        look.has_waited = True  # before the coroutine begins
-        return _scan_until_enough(ctx, asked, look, changes)
+        return WaitingFetch(ctx, asked, look, changes, trio.current_time() + body.max_wait_ms / 1000)
     return to_the_end(_answer_of(ctx, asked, look))
+
+
+def _scan_few(ctx: Context, asked: FetchQuery) -> FetchScan | None:
+    """Scan all partitions at once; None if that would wait for the disk, or there are many aborted transactions."""
+    look = FetchScan(asked.max_bytes)
+    try:
+        for item in asked.items:
+            _read_partition(ctx, asked, look, item)
+            if look.more_aborted is not None or look.aborted_count >= ABORTED_AT_ONCE:
+                return None
+    except WouldWaitError:
+        return None
+    return look
+
+
+class WaitingFetch(Deferred):
+    """A fetch of few partitions that waits for records, without a task.
+
+    Args:
+        look: Result of the scan that was not enough. No other task may run between the scan and `begin`.
+        changes: Count of `waits` before that scan.
+        deadline_s: End of the wait; it may come up to TICK_MS later.
+    """
+
+    __slots__ = (
+        "_asked",
+        "_changes",
+        "_ctx",
+        "_deadline_s",
+        "_is_complete",
+        "_is_woken",
+        "_look",
+        "_soon_s",
+        "_waiter",
+    )
+
+    def __init__(self, ctx: Context, asked: FetchQuery, look: FetchScan, changes: int, deadline_s: float) -> None:
+        super().__init__(ctx.services.waits.deferrals, deadline_s * 1000 + TICK_MS)
+        self._ctx, self._asked, self._look, self._changes = ctx, asked, look, changes
+        self._deadline_s, self._soon_s = deadline_s, trio.current_time() + WAIT_MS_MIN / 1000
+        self._is_woken = self._is_complete = False
+        self._waiter: Waiter | None = None
+
+    def begin(self, send: Callable[[], object]) -> None:
+        super().begin(send)
+        asked, wanted = self._asked, self._look.wanted
+        committed = asked.body.isolation_level == READ_COMMITTED
+        waiter = self._waiter = self._ctx.services.waits.waiter(
+            asked.min_bytes, committed=committed, is_alone=len(wanted) == 1, on_wake=self._wake
+        )
+        waiter.reader = _reader(self._ctx, asked.client_id)
+        for each in wanted:
+            waiter.watch(each)
+
+    def _wake(self) -> None:
+        self._is_woken = True
+        self.end()
+
+    def leave(self) -> None:
+        super().leave()
+        if self._waiter is not None:
+            self._is_complete = self._waiter.is_complete
+            self._waiter.__exit__()
+            self._waiter = None  # it refers to this object
+
+    def yields(self, *, is_ending: bool) -> bool:
+        """With `ottla.hold.heartbeats` the wait ends soon: the next request may be a heartbeat."""
+        if is_ending:
+            return True
+        if not self._ctx.services.config.current.ottla_hold_heartbeats:
+            return False
+        self.move(self._soon_s * 1000 + TICK_MS)
+        return self._soon_s <= trio.current_time()
+
+    def finish(self, handle_again: Callable[[], Any]) -> Any:
+        ctx, asked, waits = self._ctx, self._asked, self._ctx.services.waits
+        is_over = not self._is_woken or self._is_complete or ctx.services.cluster.is_stopping
+        changes, look = waits.changes, _scan_few(ctx, asked)
+        if look is None:
+            return _scan_until_enough(ctx, asked, deadline_s=0.0 if is_over else self._deadline_s)
+        if is_over or look.is_enough or not look.wanted or look.missing_count != self._look.missing_count:
+            return to_the_end(_answer_of(ctx, asked, look))
+        return WaitingFetch(ctx, asked, look, changes, self._deadline_s)
+
+    def instead(self) -> Any:
+        self._look.has_waited = True  # before the coroutine begins
+        return _scan_until_enough(self._ctx, self._asked, self._look, self._changes, self._deadline_s)
 
 
 async def _fetch(ctx: Context, body: FetchRequest, client_id: str, beginning: Begun) -> FetchResponse:
@@ -233,18 +316,23 @@ async def _fetch(ctx: Context, body: FetchRequest, client_id: str, beginning: Be
 
 
 async def _scan_until_enough(
-    ctx: Context, asked: FetchQuery, look: FetchScan | None = None, changes: int = 0
+    ctx: Context,
+    asked: FetchQuery,
+    look: FetchScan | None = None,
+    changes: int = 0,
+    deadline_s: float | None = None,
 ) -> FetchResponse:
     """Scan until there is enough, or time is over.
 
     Args:
         look: Result of an earlier scan that was not enough.
         changes: Count of `waits` before that scan.
+        deadline_s: End of the wait, by Trio's time; None: as requested, from now on.
     """
     body, waits, time_slice = asked.body, ctx.services.waits, ctx.time_slice
     if look is None:
         changes, look = waits.changes, await _scan(ctx, asked)
-    missing_count, deadline_s = look.missing_count, None
+    missing_count = look.missing_count
     while look.wanted and not look.is_enough and look.missing_count == missing_count:
         if ctx.services.cluster.is_stopping:
             break

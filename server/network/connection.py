@@ -8,7 +8,8 @@ previous response has been written (a parked fetch delays the requests that are 
     send       to the socket, after the responses to some other connections that are ready
 
 A handler returns the response, or a coroutine that makes it if that may have to wait. All work that may wait, as the reading of
-a large frame, is left to the connection's own task, `serve`, which does it and then waits for the next request.
+a large frame, is left to the connection's own task, `serve`, which does it and then waits for the next request. If a handler
+returns a `Deferred`, the task stays parked during the wait.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from ...protocol.errors import LargeMessageError, ProtocolError
 from ...protocol.last_produce import LastProduce
 from ..runtime.addresses import java_host
 from ..security.principal import ANONYMOUS, Principal
-from .dispatcher import Deferred, Handler, HangUpError, LoggingIn, RequestDispatcher, one_line
+from .dispatcher import Deferred, Handler, HangUpError, LoggingIn, RequestDispatcher, finished, one_line
 from .frames import FrameReader
 from .large_requests import (
     READ_ELEMENTS_AT_ONCE,
@@ -54,6 +55,7 @@ log = logging.getLogger("ottla.connection")
 # Records of a produce request stay views into the frame; everything else in a request is copied out of it.
 PRODUCE_KEY = 0
 PRODUCE = b"\0\0"
+_NO_FRAME = memoryview(b"")
 # The size in front of a frame.
 unpack_size = struct.Struct(">i").unpack_from
 # Errors of a process or machine that is short of a resource for a while.
@@ -345,8 +347,13 @@ class Connection:
         frames = self._frames
         try:
             if self._deferred is not None:
-                return self._end_deferral()
-            if self._session.is_open():
+                parts = self._end_deferral()
+                if parts and not self._session.is_open():
+                    self.busy = True  # the task sends it, and ends
+                    self._left = partial(self._send_unsent, parts)
+                elif parts is not None or self._left is None:
+                    return parts
+            elif self._session.is_open():
                 frame = frames.frame_now(buffer)
                 if frame is not None:
                     parts = self._answer(frame)
@@ -394,14 +401,20 @@ class Connection:
             self._frames.release()
             await self._send_unsent(parts)
 
-    def _answer(self, frame: memoryview) -> list[Part] | None:
+    def _answer(self, frame: memoryview, waited: tuple[Request, Handler, Any] | None = None) -> list[Part] | None:
         """Handle a request, or begin it if it has to wait.
+
+        Args:
+            waited: A request whose wait has ended, its handler, and the answer; then the frame is not used.
 
         Returns:
             The parts of the response; None if work is `_left`.
         """
-        last = self._last_produce
-        request = None if last is None else last.parse(frame)
+        last, request = self._last_produce, None
+        if waited is not None:
+            last, (request, handle, answer) = None, waited
+        elif last is not None:
+            request = last.parse(frame)
         if request is None:
             last, size_bytes, frames = None, len(frame), self._frames
             # An element takes at least one byte.
@@ -418,18 +431,19 @@ class Connection:
                 self._last_produce = LastProduce.from_frame(frame, request)
             elif frames.held_bytes:
                 frames.release()
-        handle = self._session.handlers.get(request.api.key)
-        if handle is None:
-            self._leave(frame, self._load, request)
-            return None
-        answer = handle(self._context, request)
-        if isinstance(answer, CoroutineType):
-            self._leave(frame, self._complete, request, answer)
-            return None
+        if waited is None:
+            found = self._session.handlers.get(request.api.key)
+            if found is None:
+                self._leave(frame, self._load, request)
+                return None
+            handle, answer = found, found(self._context, request)
         if isinstance(answer, Deferred):
             if self._defer(request, handle, answer):
                 return []
-            answer = answer.response
+            answer = answer.instead()
+        if isinstance(answer, CoroutineType):
+            self._leave(frame, self._complete, request, answer)
+            return None
         if answer is None:
             return []
         if last is not None and (repeated := last.encode(request, answer)) is not None:
@@ -450,34 +464,26 @@ class Connection:
         if self._frames.has_more() or not (self.is_parked or ready.watch(self._transport.fileno(), self)):
             return False
         self._deferred = request, handle, deferred
-        deferred.begin(self._send_deferred)
+        deferred.begin(self._end_soon)
         return True
 
     def _end_deferral(self) -> list[Part] | None:
-        """End the wait of a response if it is time, or the client has sent more; returns as `take`."""
+        """End the wait of a response if it is time, or the client has sent more; returns as `_answer`."""
         assert self._deferred is not None
         request, handle, deferred = self._deferred
-        if not deferred.is_due and self._frames.is_drained:
+        frames = self._frames
+        if not deferred.is_due and (frames.is_drained or not deferred.yields(is_ending=frames.is_ending)):
             return None
-        self._deferred = None
+        self._deferred, self.busy = None, False
         deferred.leave()
-        if not deferred.is_outdated:
-            return encode_response(request, deferred.response)
-        self.busy = True
-        self._left = partial(self._handle_again, request, handle)
-        self.wake()
-        return None
+        answer = deferred.finish(partial(handle, self._context, request))
+        return self._answer(_NO_FRAME, (request, handle, answer))
 
-    async def _handle_again(self, request: Request, handle: Handler) -> None:
-        await self._complete(request, handle(self._context, request))
-
-    def _send_deferred(self) -> None:
-        """Send the response whose wait has ended. If the connection is in the queue, or its task runs, they do that."""
-        ready = self._shares.ready
-        if self.is_parked and not self.is_queued:
-            parts = self.take(ready.buffer)
-            if parts is not None and self.send(parts) and not ready.enqueue(self):
-                self.wake()
+    def _end_soon(self) -> None:
+        """Let the response be sent whose wait has ended. If the connection is in the queue, or its task runs, they do that."""
+        if self.is_parked:
+            self.busy = True
+            self._shares.ready.serve_soon(self)
 
     def _leave(self, frame: memoryview, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
         """Leave work to the task. It may read the frame: of a request everything except its records has been copied out of
@@ -541,7 +547,7 @@ class Connection:
             if places is None and self._large is None and handle is not None and self._defer(request, handle, body):
                 self.busy = False
                 return
-            body = body.response
+            body = await finished(body)
         parts = None if body is None or self._large is not None else write_now(request, body)
         if parts is None and (body is not None or self._large is not None):
             unwritten = [request, body]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import trio
 
 from ...protocol.connection import Request
+from ..runtime.deferrals import Deferrals
 from ..runtime.log_rate_limit import printable
 from ..runtime.time_slices import TimeSlice
 from ..security.principal import Principal
@@ -34,26 +35,59 @@ def one_line(text: object) -> str:
 
 
 class Deferred:
-    """A response that waits until something changes. Its connection sends it earlier if the client sends another request.
+    """A response that waits until something changes or its deadline comes; its connection's task stays parked.
 
     Attributes:
-        response: What is sent if nothing changes; without records, and small.
         is_due: Whether the wait is over.
-        is_outdated: Whether something has changed: the request is handled again.
     """
 
-    __slots__ = ("is_due", "is_outdated", "response")
+    __slots__ = ("_send", "_tick", "_waits", "is_due")
 
-    def __init__(self, response: Any) -> None:
-        self.response = response
-        self.is_due = self.is_outdated = False
+    def __init__(self, waits: Deferrals, deadline_ms: float) -> None:
+        """
+        Args:
+            waits: All waits of its kind.
+            deadline_ms: Moment of Trio's time at which the wait ends, or up to a tick earlier.
+        """
+        self._waits = waits
+        self._tick = int(deadline_ms // waits.tick_ms)
+        self._send: Callable[[], object] | None = None
+        self.is_due = False
 
     def begin(self, send: Callable[[], object]) -> None:
         """Begin the wait. At its end `is_due` is set, and `send` called."""
-        raise NotImplementedError
+        self._send = send
+        self._waits.add(self, self._tick)
+
+    def end(self) -> None:
+        """End the wait, unless it has ended."""
+        if self._send is not None:
+            self.is_due = True
+            self._send()
+
+    def move(self, deadline_ms: float) -> None:
+        """Let the wait end at this moment, if that is earlier."""
+        tick = int(deadline_ms // self._waits.tick_ms)
+        if tick < self._tick:
+            self._waits.remove(self, self._tick)
+            self._tick = tick
+            self._waits.add(self, tick)
 
     def leave(self) -> None:
-        """End the wait: `send` must not be called any more, and is forgotten, with the connection that it belongs to."""
+        """Forget `send`, and the connection that it belongs to."""
+        self._send = None
+        self._waits.remove(self, self._tick)
+
+    def yields(self, *, is_ending: bool) -> bool:
+        """Return whether the wait ends now, as the client has sent another request, or (`is_ending`) has closed the connection."""
+        raise NotImplementedError
+
+    def finish(self, handle_again: Callable[[], Any]) -> Any:
+        """Return the response after the wait, as a handler does: also a coroutine, or another wait."""
+        raise NotImplementedError
+
+    def instead(self) -> Any:
+        """Return the response, or a coroutine that waits for it, for a caller that cannot leave the wait to the connection."""
         raise NotImplementedError
 
 
@@ -158,7 +192,7 @@ async def handler_of(dispatcher: RequestDispatcher, key: int) -> Handler:
 
 
 async def finished(answer: Any) -> Any:
-    """Return the response body of a handler's result: await a coroutine, and do not wait for a change."""
-    if isinstance(answer, CoroutineType):
-        answer = await answer
-    return answer.response if isinstance(answer, Deferred) else answer
+    """Return the response body of a handler's result."""
+    while isinstance(answer, CoroutineType | Deferred):
+        answer = answer.instead() if isinstance(answer, Deferred) else await answer
+    return answer

@@ -20,9 +20,10 @@ cost of a small request. Only Linux has epoll. Elsewhere, and while `run` does n
 
 from __future__ import annotations
 
+import os
 import select
 from collections import deque
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Protocol
 
 import trio
@@ -97,6 +98,8 @@ class ReadyConnections:
         self._watched: dict[int, WatchedConnection] = {}
         """Connections by descriptor."""
         self._epoll: select.epoll | None = None
+        self._waker = -1
+        """Descriptor in `_epoll` that wakes the task."""
         self.buffer = memoryview(bytearray(INITIAL_BUFFER_BYTES))
         """Shared receive buffer of all connections: see `FrameReader.frame_now`."""
         self._is_running = False
@@ -131,13 +134,23 @@ class ReadyConnections:
             return False
         try:
             if self._epoll is None:
-                self._epoll = select.epoll()
-                self._first.unpark_all()
-            self._epoll.register(fd, EVENTS)
+                self._open()
+            self._epoll.register(fd, EVENTS)  # type: ignore[union-attr]  # it is open
         except OSError:  # out of descriptors, memory or watches
             return False
         self._watched[fd] = watched
         return True
+
+    def _open(self) -> None:
+        with ExitStack() as opened:
+            waker = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+            opened.callback(os.close, waker)
+            epoll = select.epoll()
+            opened.callback(epoll.close)
+            epoll.register(waker, select.EPOLLIN | select.EPOLLET)
+            self._epoll, self._waker = epoll, waker
+            opened.pop_all()
+        self._first.unpark_all()
 
     def forget(self, fd: int, watched: WatchedConnection) -> None:
         """Stop watching, before the descriptor is closed. May be called again."""
@@ -159,6 +172,17 @@ class ReadyConnections:
             watched.is_queued = True
             self._queue.append(watched)
         return self._is_awake
+
+    def serve_soon(self, watched: WatchedConnection) -> None:
+        """Put a connection into the queue, and wake the task that serves it; if it does not run, wake the connection's own task."""
+        if watched.is_queued or self.enqueue(watched):
+            return
+        if self._is_running and self._epoll is not None:
+            watched.is_queued = True
+            self._queue.append(watched)
+            os.eventfd_write(self._waker, 1)
+        else:
+            watched.wake()
 
     async def run(self) -> None:
         """Serve the queue until cancelled."""
@@ -184,6 +208,7 @@ class ReadyConnections:
             left, self._watched, self._queue, self._ending = list(self._watched.values()), {}, deque(), deque()
             if self._epoll is not None:
                 self._epoll.close()
+                os.close(self._waker)
                 self._epoll = None
             for each in left:
                 each.is_queued = False
@@ -244,7 +269,7 @@ class ReadyConnections:
                 elif answered:
                     self._last, self._in_a_row = answered[-1][0], 0
                 for each, parts in answered:
-                    if each.send(parts):
+                    if each.send(parts) and not each.is_queued:
                         each.is_queued = True
                         queue.append(each)
                 answered.clear()

@@ -9,6 +9,7 @@ offset, so fetches of committed records are not even checked.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from itertools import chain, islice
 from typing import NamedTuple, Self
 
@@ -16,6 +17,7 @@ import trio
 
 from ...storage.disk.paths import TopicPartition
 from ...storage.logs.log_reader import LogOffsetMetadata, LogReader
+from ..runtime.deferrals import Deferrals
 from ..runtime.time_slices import TimeSlice, WakeupThrottle
 from .fetch_sessions import Reader
 from .topics import Partition, Topic, Watcher
@@ -23,6 +25,7 @@ from .topics import Partition, Topic, Watcher
 NEVER = 1 << 62
 WATCHES_MAX = 1_000
 """Maximum number of watches that are searched for the fetches of one consumer: 0.1 ms."""
+TICK_MS = 10
 _BEHIND_ALL = LogOffsetMetadata(NEVER, 0, NEVER)
 
 
@@ -78,6 +81,7 @@ class Waiter:
         "_event",
         "_is_alone",
         "_missing_bytes",
+        "_on_wake",
         "_scope",
         "_table",
         "_wakeup_throttle",
@@ -87,12 +91,20 @@ class Waiter:
     )
 
     def __init__(
-        self, table: Table, wakeup_throttle: WakeupThrottle, min_bytes: int, *, committed: bool, is_alone: bool
+        self,
+        table: Table,
+        wakeup_throttle: WakeupThrottle,
+        min_bytes: int,
+        *,
+        committed: bool,
+        is_alone: bool,
+        on_wake: Callable[[], object] | None,
     ) -> None:
         self._table = table
         self._wakeup_throttle = wakeup_throttle
-        self._event = trio.Event()
-        self._scope = trio.CancelScope()
+        self._on_wake = on_wake
+        self._event: trio.Event | None = None if on_wake else trio.Event()
+        self._scope: trio.CancelScope | None = None
         self._missing_bytes = min_bytes
         self._committed = committed
         self._is_alone = is_alone
@@ -143,7 +155,8 @@ class Waiter:
     def __exit__(self, *_: object) -> None:
         while self._watches:
             self._forget(*self._watches.pop())
-        self._wakeup_throttle.leave(self)
+        if self._on_wake is None:
+            self._wakeup_throttle.leave(self)
 
     def _forget(self, topic_partition: TopicPartition, watch: FetchWatch) -> None:
         watches = self._table[topic_partition].watches
@@ -163,13 +176,18 @@ class Waiter:
 
     def wake(self) -> None:
         """Wake the fetch soon, whatever it has counted, so that it reads again."""
-        self._wakeup_throttle.wake(self)
+        if self._on_wake is None:
+            self._wakeup_throttle.wake(self)
+        else:
+            self._on_wake()
 
     def wake_now(self) -> None:
+        assert self._event is not None
         self._event.set()
 
     async def wait(self, until_s: float) -> bool:
         """Wait until `until_s` of Trio's time; True if woken, False if the time ran out."""
+        assert self._event is not None
         with trio.CancelScope(deadline=until_s) as self._scope:
             await self._event.wait()
             return True
@@ -177,7 +195,8 @@ class Waiter:
 
     def hurry(self, until_s: float) -> None:
         """End the present wait at `until_s`, if that is earlier."""
-        self._scope.deadline = min(self._scope.deadline, until_s)
+        if self._scope is not None:
+            self._scope.deadline = min(self._scope.deadline, until_s)
 
 
 class ParkedFetches:
@@ -204,6 +223,8 @@ class FetchWaits(Watcher):
         self._uncommitted: Table = defaultdict(ParkedFetches)
         self._committed: Table = defaultdict(ParkedFetches)
         self._wakeup_throttle = WakeupThrottle()
+        self.deferrals = Deferrals(TICK_MS)
+        """Waits without a task."""
         self.changes = 0
         """Number of changes other than appends. A fetch that reads in several steps may miss such a change."""
 
@@ -211,11 +232,13 @@ class FetchWaits(Watcher):
         """Return the number of partitions with waiting fetches, counted once for each isolation level."""
         return len(self._uncommitted) + len(self._committed)
 
-    def waiter(self, min_bytes: int, *, committed: bool, is_alone: bool) -> Waiter:
+    def waiter(
+        self, min_bytes: int, *, committed: bool, is_alone: bool, on_wake: Callable[[], object] | None = None
+    ) -> Waiter:
         """Return a waiter that needs `min_bytes`. The caller must enter it, and let it watch all partitions, or (`is_alone`)
-        the only one."""
+        the only one. With `on_wake`, which is called when it wakes, it has no task."""
         table = self._committed if committed else self._uncommitted
-        return Waiter(table, self._wakeup_throttle, min_bytes, committed=committed, is_alone=is_alone)
+        return Waiter(table, self._wakeup_throttle, min_bytes, committed=committed, is_alone=is_alone, on_wake=on_wake)
 
     def readers(self, partition: TopicPartition) -> list[Reader]:
         """Return the consumers whose fetches wait for this partition."""

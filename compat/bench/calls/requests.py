@@ -335,7 +335,7 @@ def rows() -> list[Row]:
         Row("JoinGroup, the first", lambda number: in_classic_group(number, nothing, "join")),
         Row("SyncGroup of the leader", lambda number: in_classic_group(number, nothing, "sync")),
         Row("LeaveGroup, the last", lambda number: in_classic_group(number, leave)),
-        Row("OffsetCommit of 1 partition", lambda number: in_classic_group(number, commit)),
+        Row("OffsetCommit of 1 partition", lambda number: in_classic_group(number, commit), 115),
         Row("OffsetFetch of 1 partition", lambda number: in_classic_group(number, committed)),
         *of_kinds,
         Row("AddPartitionsToTxn of 1 partition", lambda number: transaction(number, "add")),

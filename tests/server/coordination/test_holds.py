@@ -13,13 +13,14 @@ import trio
 import trio.testing
 
 from ottla.server.coordination.bell import Bell
-from ottla.server.coordination.holds import TICK_MS, HeldResponse, HeldResponses
+from ottla.server.coordination.holds import TICK_MS, HeldResponse
+from ottla.server.runtime.deferrals import Deferrals
 
 
 class Client:
     """A connection that notes when its response is sent."""
 
-    def __init__(self, others: HeldResponses, bell: Bell, for_ms: int) -> None:
+    def __init__(self, others: Deferrals, bell: Bell, for_ms: int) -> None:
         self.held = HeldResponse("quiet", others, bell, trio.current_time() * 1000 + for_ms)
         self.sent: list[tuple[int, str]] = []
         self.held.begin(self.send)
@@ -31,8 +32,8 @@ class Client:
 
 
 @asynccontextmanager
-async def holding() -> AsyncIterator[HeldResponses]:
-    others = HeldResponses()
+async def holding() -> AsyncIterator[Deferrals]:
+    others = Deferrals(TICK_MS)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(others.run)
         await trio.testing.wait_all_tasks_blocked()
@@ -111,7 +112,7 @@ async def test_the_task_sleeps_while_nothing_is_due(autojump_clock: trio.testing
     class Wakes(trio.abc.Instrument):
         def before_task_step(self, task: trio.lowlevel.Task) -> None:
             nonlocal wakes
-            wakes += task.name.endswith("HeldResponses.run")
+            wakes += task.name.endswith("Deferrals.run")
 
     async with holding() as others:
         trio.lowlevel.add_instrument(instrument := Wakes())

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -209,6 +211,50 @@ def test_a_session_without_changes_waits_for_some(
 
 
 METADATA = MetadataRequest(topics=())
+
+
+def test_without_held_heartbeats_the_next_request_waits_for_the_fetch(tmp_path: Path) -> None:
+    with (
+        ottla.Broker(str(tmp_path), overrides={"ottla.hold.heartbeats": "false"}) as broker,
+        RawClient(*address(broker)) as client,
+        RawClient(*address(broker)) as other,
+    ):
+        fill(client, batches=2)
+        for offset in (2, 3):
+            client.send(waiting("t", offset), 12)
+            client.send(METADATA, 12)
+            assert isinstance(other.ask(METADATA, 12), MetadataResponse)
+            a_record(other)
+            assert rows(client.receive()) == [("t", ErrorCode.NONE, 1)]
+            assert isinstance(client.receive(), MetadataResponse)
+
+
+@pytest.mark.parametrize("holds", ["true", "false"])
+def test_a_fetch_whose_client_disconnects_waits_no_longer(tmp_path: Path, holds: str) -> None:
+    with ottla.Broker(str(tmp_path), overrides={"ottla.hold.heartbeats": holds}) as broker:
+
+        async def until(waits: bool) -> None:
+            with trio.fail_after(60):
+                while bool(broker.inner.waits) != waits:
+                    await trio.sleep(0.001)
+
+        with RawClient(*address(broker)) as other:
+            fill(other, batches=2)
+            with RawClient(*address(broker)) as client:
+                client.send(waiting("t", 2), 12)
+                broker.run(lambda: until(True))
+            broker.run(lambda: until(False))
+
+
+def test_all_fetches_of_a_partition_get_its_next_record(broker: ottla.Broker, client: RawClient) -> None:
+    fill(client, batches=1)
+    with ExitStack() as stack:
+        readers = [stack.enter_context(RawClient(*address(broker))) for _ in range(50)]
+        for offset in range(1, 4):
+            for reader in readers:
+                reader.send(waiting("t", offset), 12)
+            a_record(client)
+            assert [rows(reader.receive()) for reader in readers] == [[("t", ErrorCode.NONE, 1)]] * len(readers)
 
 
 def test_the_next_request_ends_the_wait(client: RawClient, parked: Callable[[FetchRequest], None]) -> None:

@@ -62,6 +62,7 @@ from ottla.server.network.shares import ConnectionResources
 from ottla.server.network.tls_transport import TlsTransport
 from ottla.server.network.transport import FEW_BUFFERS, SEND_BYTES, Part, PlainTransport
 from ottla.server.runtime import time_slices
+from ottla.server.runtime.deferrals import Deferrals
 from ottla.server.runtime.gc_policy import GcPolicy
 from ottla.storage.disk.files import FileSlice
 from ottla.storage.disk.os_files import OsFile
@@ -112,23 +113,36 @@ def produced(key: str, records: bytes) -> str:
 class Held(Deferred):
     """A response that waits until the test ends its wait."""
 
-    def __init__(self, response: Any) -> None:
-        super().__init__(response)
-        self.send: Callable[[], object] | None = None
-        self.has_left = False
+    def __init__(self, response: Any, *, is_over_at_once: bool) -> None:
+        super().__init__(Deferrals(1), 0)
+        self.response = response
+        self.has_begun = self.has_left = self.is_outdated = False
+        self.gives_way, self.is_over_at_once = True, is_over_at_once
 
     def begin(self, send: Callable[[], object]) -> None:
-        self.send = send
+        super().begin(send)
+        self.has_begun = True
+        if self.is_over_at_once:
+            self.end()
 
     def leave(self) -> None:
         assert not self.has_left
+        super().leave()
         self.has_left = True
 
-    def end(self, *, is_outdated: bool = False) -> None:
-        """End the wait, after a change or at its deadline."""
-        assert self.send is not None
-        self.is_due, self.is_outdated = True, is_outdated
-        self.send()
+    def yields(self, *, is_ending: bool) -> bool:
+        return is_ending or self.gives_way
+
+    def finish(self, handle_again: Callable[[], Any]) -> Any:
+        return handle_again() if self.is_outdated else self.response
+
+    def instead(self) -> Any:
+        return self.response
+
+    def change(self) -> None:
+        """End the wait after a change."""
+        self.is_outdated = True
+        self.end()
 
 
 class RequestDispatcher:
@@ -148,6 +162,8 @@ class RequestDispatcher:
         self.begun: list[str] = []
         """The key of each request whose coroutine has begun."""
         self.held: list[Held] = []
+        self.is_over_at_once = False
+        """Whether their waits end as they begin."""
         self.changed: Any = None
         """The answer to the next request."""
         self.present: dict[int, Handler] = {API.key: self.handle, PRODUCE.key: self.produce}
@@ -179,7 +195,7 @@ class RequestDispatcher:
         if key.startswith("big"):
             return FindCoordinatorResponse(host=key + "x" * LARGE_ANSWER)
         if key.startswith("held"):
-            self.held.append(Held(answer))
+            self.held.append(Held(answer, is_over_at_once=self.is_over_at_once))
             return self.held[-1]
         return self._waited(client, key, answer) if key.startswith(("later", "pass")) else answer
 
@@ -1957,6 +1973,26 @@ async def test_the_next_request_ends_the_wait_and_answers_keep_their_order() -> 
         assert [held.has_left for held in served.dispatcher.held] == [True] * 3
 
 
+async def test_a_wait_that_does_not_give_way_keeps_later_requests_waiting() -> None:
+    async with serving() as served:
+        peer, other = await served.watched(), await served.watched()
+        peer.send(1, keys="held{}")
+        assert await peer.answers() == []
+        served.dispatcher.held[0].gives_way = False
+        peer.send(2)
+        assert await other.asked(3) == [3]
+        assert await peer.answers() == []
+        served.dispatcher.held[0].end()
+        assert await peer.answers() == [(1, "held1"), (2, "g2")]
+
+
+async def test_a_wait_that_is_over_before_it_begins_is_answered_once() -> None:
+    async with serving() as served:
+        peer = await served.watched()
+        served.dispatcher.is_over_at_once = True
+        assert await peer.asked(1, 2, keys="held{}") == [1, 2]
+
+
 @pytest.mark.parametrize("is_run", [True, False])
 async def test_a_response_is_not_held_if_more_is_there_or_would_not_be_noticed(is_run: bool) -> None:
     async with serving(is_run=is_run) as served:
@@ -1964,7 +2000,7 @@ async def test_a_response_is_not_held_if_more_is_there_or_would_not_be_noticed(i
         numbers = [1, 2, 3] if is_run else [1]
         peer.socket.sendall(b"".join(request(number, f"held{number}" if number < 3 else "g") for number in numbers))
         assert [number for number, _ in await peer.answers()] == numbers
-        assert all(held.send is None for held in served.dispatcher.held)
+        assert all(not held.has_begun for held in served.dispatcher.held)
 
 
 @pytest.mark.parametrize("waits", [False, True])
@@ -1976,7 +2012,7 @@ async def test_after_a_change_the_new_response_is_sent(waits: bool) -> None:
         changed = FindCoordinatorResponse(host="pass" if waits else "new")
         dispatcher = served.dispatcher
         dispatcher.changed = dispatcher._waited(peer.connection, "pass", changed) if waits else changed
-        dispatcher.held[0].end(is_outdated=True)
+        dispatcher.held[0].change()
         assert await peer.answers() == [(1, changed.host)]
         assert await peer.asked(2) == [2]
 

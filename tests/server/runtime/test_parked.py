@@ -12,6 +12,7 @@ from ottla.protocol.apis import APIS
 from ottla.protocol.connection import Request
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.server.coordination.service import ParkedAnswer
+from ottla.server.network.dispatcher import finished
 from ottla.server.runtime.time_slices import WakeupThrottle
 from ottla.storage.disk.os_files import OsFiles
 from support.broker.contexts import context_of
@@ -130,7 +131,7 @@ async def test_few_of_many_fetches_woken_by_an_append_continue_per_pass(
         fetch = broker.handlers[1]
 
         async def wait() -> None:
-            answer = await fetch(context_of(broker), Request(APIS[1], 12, 1, "c", body))
+            answer = await finished(fetch(context_of(broker), Request(APIS[1], 12, 1, "c", body)))
             looks.append(passes.count)
             assert answer.responses[0].partitions[0].high_watermark == 1
 
