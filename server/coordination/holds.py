@@ -1,8 +1,7 @@
 """Responses that are held back until their group changes, so that its members learn of that at once.
 
-begin    the response listens to the bell of its group, and has a deadline
-ring     the group has changed: the response ends, and its request is handled again
-end      the response is sent: after a ring, at the deadline, or as its client sends another request
+The response listens to the bell of its group. After a ring its request is handled again. Otherwise it is sent at its deadline, or
+when its client sends another request.
 """
 
 from __future__ import annotations
