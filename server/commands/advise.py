@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ...storage.advice.directories import FoundLog
     from ...storage.advice.simulating import CleanerSettings
     from ...storage.advice.summary import Summary
+    from ...storage.advice.topic_advice import Measured, TopicAdvice
     from ...storage.disk.paths import TopicPartition
     from ...storage.topics.config import LogConfig
 
@@ -51,8 +52,6 @@ _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _SIZE = re.compile(rf"([0-9]{{1,15}}(?:\.[0-9]{{1,6}})?)({'|'.join(_UNITS)})", re.IGNORECASE)
 _ATTEMPTS = 3
 """Number of times that a log is measured, if a broker replaces its segments each time."""
-LOGS_MAX = 32
-"""Logs that are measured: the largest, and others of all sizes."""
 _NEEDED = "not authorized for topic {}: advice needs READ, DESCRIBE and DESCRIBE_CONFIGS on the topic"
 _JSON_SEGMENTS_MAX = 1_000
 
@@ -87,26 +86,10 @@ class Found(NamedTuple):
     """Sentences on what is assumed."""
 
 
-class Measured(NamedTuple):
-    """The measured logs of a topic."""
-
-    topic: str
-    logs: list[tuple[TopicPartition, Summary]]
-    partitions: int
-    cleaner: CleanerSettings
-    scale: float
-    """The size of all logs, as a multiple of that of the measured ones."""
-    notes: list[str]
-
-    def total(self, name: str) -> float:
-        """Return the sum of a field over all logs."""
-        return float(self.scale * sum(getattr(summary, name) for _, summary in self.logs))
-
-
 def run(options: argparse.Namespace) -> int:
     """Measure, simulate, and print the result."""
-    from ...storage.advice.advising import Goals, advise
-    from ...storage.advice.notes import load_notes, miss_text, notes
+    from ...storage.advice.advising import Goals
+    from ...storage.advice.topic_advice import NothingToSimulateError, topic_advice
 
     if options.report:
         write_report(options.report, "")  # before the measurement, which may take long
@@ -121,53 +104,34 @@ def run(options: argparse.Namespace) -> int:
     else:
         found = _stored(options)
         measured = _measure(options.topic, found)
-    summaries = [summary for _, summary in measured.logs]
-    measured.notes.extend(notes(summaries, found.config))
-    usable = [summary for summary in summaries if summary.buckets]
-    if not usable:
-        why = "no record with a timestamp was found" if measured.total("records") else "it has no records"
-        raise CommandError(f"topic {options.topic} cannot be simulated: {why}")
     goals = Goals(options.erase_within, options.disk_below, options.bootstrap_below, options.cleaner_below)
-    with Progress() as progress:
-        advice = advise(
-            usable,
-            found.config,
-            found.cleaner,
-            goals,
-            scale=measured.scale,
-            on_candidate=lambda number: progress.say(f"simulating settings {number} …"),
-        )
-    measured.notes.extend(load_notes(advice.nearest.costs, found.cleaner))
-    misses = [miss_text(miss, advice.nearest, usable, measured.scale) for miss in advice.nearest.misses]
+    try:
+        with Progress() as progress:
+            found_advice = topic_advice(measured, goals, lambda number: progress.say(f"simulating settings {number} …"))
+    except NothingToSimulateError as error:
+        raise CommandError(str(error)) from error
     if options.report:
-        _write_page(options.report, measured, advice, misses)
+        _write_page(options.report, measured, found_advice)
     if options.json:
-        show_json(_json(measured, advice, goals._asdict(), misses))
+        show_json(_json(measured, found_advice, goals._asdict()))
     else:
-        _show(measured, advice, misses, has_goal=any(goal is not None for goal in goals))
-    return DONE if advice.advised is not None else SAID_NO
+        _show(measured, found_advice, has_goal=any(goal is not None for goal in goals))
+    return DONE if found_advice.advice.advised is not None else SAID_NO
 
 
 def _measure(topic: str, found: Found) -> Measured:
     """Measure the logs, or some of very many."""
-    from ...storage.advice.advising import spread
+    from ...storage.advice.topic_advice import chosen_logs, measured_topic
 
     if not found.config.is_compact:
         policy = ",".join(found.config.cleanup_policy)
         raise CommandError(f"topic {topic} is not compacted: cleanup.policy is {policy}, so the cleaner never reads it")
     weights = [source.weight for source in found.sources]
-    chosen = sorted(spread(weights, LOGS_MAX))
     with Progress() as progress:
-        logs = [(source.of, source.measure(progress.say)) for source in (found.sources[at] for at in chosen)]
-    notes = list(found.notes)
-    if len(chosen) < len(weights):
-        notes.append(
-            f"{len(chosen)} of {len(weights)} partitions were measured, of all sizes. The numbers are estimates for all of them."
-        )
-    if empty := [str(of) for of, summary in logs if not summary.records]:
-        notes.append(f"Without records, and left out: {', '.join(empty[:10])}{', …' if len(empty) > 10 else ''}.")
-    scale = sum(weights) / max(1, sum(weights[at] for at in chosen))
-    return Measured(topic, logs, len(weights), found.cleaner, max(1.0, scale), notes)
+        logs = [
+            (source.of, source.measure(progress.say)) for source in (found.sources[at] for at in chosen_logs(weights))
+        ]
+    return measured_topic(topic, logs, weights, found.config, found.cleaner, found.notes)
 
 
 def _served(options: argparse.Namespace, cluster: Any) -> Found:
@@ -276,41 +240,38 @@ def _header(measured: Measured) -> str:
     )
 
 
-def _commands(measured: Measured, advice: Advice) -> list[str]:
-    settings = [f"{name}={value}" for name, value in advice.nearest.changes.items()]
+def _commands(measured: Measured, found: TopicAdvice) -> list[str]:
+    settings = found.settings
     if not settings:
         return []
     kafkas = f"kafka-configs.sh --alter --entity-type topics --entity-name {measured.topic} --add-config"
-    return [
-        f"ottla configs alter topic:{measured.topic} {' '.join(settings)}",
-        f"{kafkas} {','.join(settings)}",
-    ]
+    return [f"ottla configs alter topic:{measured.topic} {' '.join(settings)}", f"{kafkas} {','.join(settings)}"]
 
 
-def _write_page(path: str, measured: Measured, advice: Advice, misses: list[str]) -> None:
+def _write_page(path: str, measured: Measured, found: TopicAdvice) -> None:
     from ...storage.advice.advice_page import page
 
-    columns = _columns(advice)
+    columns = _columns(found.advice)
     rows = [(str(label), [str(each or "-") for each in cells]) for label, *cells in _table(columns)]
-    text = page(measured.topic, _header(measured), measured.notes, columns, rows, misses, _commands(measured, advice))
+    text = page(measured.topic, _header(measured), found.notes, columns, rows, found.misses, _commands(measured, found))
     write_report(path, text)
 
 
-def _show(measured: Measured, advice: Advice, misses: list[str], *, has_goal: bool) -> None:
+def _show(measured: Measured, found: TopicAdvice, *, has_goal: bool) -> None:
     show(visible(_header(measured)))
-    for sentence in measured.notes:
+    for sentence in found.notes:
         show(folded(visible(sentence), terminal_width(), ""))
-    columns = _columns(advice)
+    columns = _columns(found.advice)
     show_table(["COSTS", *(name for name, _ in columns)], _table(columns))
     if not has_goal:
         return
-    for sentence in misses:
+    for sentence in found.misses:
         show(folded(f"Not reached: {sentence}.", terminal_width(), ""))
-    if advice.advised is None:
+    if found.advice.advised is None:
         show("No settings that were tried reach all goals; the nearest are shown.")
-    elif not advice.nearest.changes:
+    elif not found.advice.nearest.changes:
         show("Today's settings reach the goals with the least work of the cleaner.")
-    for line in _commands(measured, advice):
+    for line in _commands(measured, found):
         show(line)
 
 
@@ -323,7 +284,7 @@ def _row(label: str, name: str, form: Any, columns: list[tuple[str, Costs]]) -> 
     return [label, *(None if value is None else form(value) for value in values)]
 
 
-def _json(measured: Measured, advice: Advice, goals: dict[str, int | None], misses: list[str]) -> dict[str, Any]:
+def _json(measured: Measured, found: TopicAdvice, goals: dict[str, int | None]) -> dict[str, Any]:
     logs = []
     for of, summary in measured.logs:
         facts = asdict(summary)
@@ -334,11 +295,11 @@ def _json(measured: Measured, advice: Advice, goals: dict[str, int | None], miss
         "partitions": measured.partitions,
         "cleaner": asdict(measured.cleaner),
         "goals": goals,
-        "is_reached": advice.advised is not None,
-        "today": _candidate_json(advice.today),
-        "nearest": _candidate_json(advice.nearest),
-        "misses": misses,
-        "notes": measured.notes,
+        "is_reached": found.advice.advised is not None,
+        "today": _candidate_json(found.advice.today),
+        "nearest": _candidate_json(found.advice.nearest),
+        "misses": found.misses,
+        "notes": found.notes,
         "logs": logs,
     }
 

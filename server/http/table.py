@@ -9,6 +9,7 @@ from typing import Any
 
 from ..control import (
     acls,
+    advice,
     broker_state,
     clock,
     compaction,
@@ -57,6 +58,7 @@ _DECLARING = (
     explain,
     dry_run,
     erasure,
+    advice,
     acls,
     quotas,
     broker_state,

@@ -25,7 +25,7 @@ from .topics import Partition, Topic, Watcher
 NEVER = 1 << 62
 WATCHES_MAX = 1_000
 """Maximum number of watches that are searched for the fetches of one consumer: 0.1 ms."""
-TICK_MS = 10
+TICK_MS = 2
 _BEHIND_ALL = LogOffsetMetadata(NEVER, 0, NEVER)
 
 

@@ -185,6 +185,7 @@ class Worker(Enum):
     """A thread for computations in Python. Each runs one call at a time, as Python's threads only compete with each other."""
 
     ADMIN = "the admin listener: JSON of megabytes takes a second or two"
+    ADVICE = "simulations of the cleaner: up to some ten seconds"
     REGISTRY = "the schema registry: at most a tenth of a second, for requests that must not wait for large schemas"
     SCHEMAS = "schemas that take longer to parse or to compare"
     RECORDS = "records that are decoded with their schemas: about a second"

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import ottla
-from ottla.server.commands import advise
 from ottla.server.commands.cli import main
+from ottla.storage.advice import topic_advice
 from ottla.storage.advice.advising import CURVE_POINTS
 from ottla.storage.disk import paths
 from ottla.storage.disk.checkpoints import MetaProperties, OffsetCheckpoint, write_meta_properties
@@ -202,7 +202,7 @@ def test_a_topic_of_many_partitions_is_measured_in_part(
     for partition in range(1, 4):
         write_days(data, 3 if partition == 2 else 1, partition=partition)
     _, everything = asked(capsys, "--data", str(data))
-    monkeypatch.setattr(advise, "LOGS_MAX", 2)
+    monkeypatch.setattr(topic_advice, "LOGS_MAX", 2)
     _, found = asked(capsys, "--data", str(data))
     assert [each["partition"] for each in found["logs"]] in ([0, 1], [0, 3], [1, 2], [2, 3])
     assert "2 of 4 partitions were measured, of all sizes. The numbers are estimates for all of them." in found["notes"]
