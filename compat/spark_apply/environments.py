@@ -43,7 +43,7 @@ KINDS = {
 """Newest releases on 2026-11-25, of Maven Central and the Python package index."""
 
 
-DEBEZIUM, CONNECT = "3.6.1.Final", "4.4.0"
+DEBEZIUM, CONNECT, APICURIO = "3.6.1.Final", "4.4.0", "2.6.13.Final"
 
 
 class Environment(NamedTuple):
@@ -76,8 +76,12 @@ def format_jars(name: str, kind: Kind) -> list[Path]:
 
 @fetches("maven")
 def debezium_jars() -> list[Path]:
-    """Return the jars of Debezium's envelope and of Kafka Connect's JSON converter; empty if they cannot be downloaded."""
-    packages = (f"io.debezium:debezium-embedded:{DEBEZIUM}", f"org.apache.kafka:connect-json:{CONNECT}")
+    """Return the jars of Debezium's envelope and of the converters for JSON and Avro; empty if they cannot be downloaded."""
+    packages = (
+        f"io.debezium:debezium-embedded:{DEBEZIUM}",
+        f"org.apache.kafka:connect-json:{CONNECT}",
+        f"io.apicurio:apicurio-registry-utils-converter:{APICURIO}",
+    )
     found = [_copied(package, package.rpartition(":")[0].rpartition(":")[2]) for package in packages]
     return [jar for jars in found for jar in jars] if all(found) else []
 

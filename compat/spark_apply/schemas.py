@@ -57,7 +57,7 @@ def judge(suite: Suite, of: Environment, bootstrap: str, work: Path) -> None:
                     debezium_avro(suite, commands)
             else:
                 suite.skip(f"{of.kind.name}: {name}", f"spark-{name}_2.13:{of.kind.formats} is not to be had")
-        debezium(suite, commands)
+        debezium(suite, commands, has_avro=bool(jars["avro"]))
         losses(suite, commands)
         made_anew(suite, commands)
         created_again(suite, commands)
@@ -218,22 +218,31 @@ def protobuf_framed_and_not(suite: Suite, commands: Commands) -> None:
     refused(suite, commands, "Protobuf without a file", ran, USAGE, "expected a descriptor file")
 
 
-def debezium(suite: Suite, commands: Commands) -> None:
-    """Check changes of Debezium's own envelopes: a first load, and later batches."""
+def debezium(suite: Suite, commands: Commands, has_avro: bool) -> None:
+    """Check changes of Debezium's own envelopes and converters: a first load, and later batches."""
     name = commands.of.kind.name
     if not (jars := debezium_jars()):
         suite.skip(f"{name}: debezium", "Debezium's jars cannot be downloaded")
         return
-    options = ["--key-format", "debezium", "--key-schema", "key STRING", "--value-format", "debezium"]
-    for what, records in zip(("with-schemas", "without-schemas"), written_by_debezium(commands.of, jars), strict=True):
-        topic = f"debezium-{what}"
-        written(commands, topic, *records[:HALF])
-        ran = commands.apply(topic, "--create", *options, "--value-schema", "city STRING, orders BIGINT")
-        holds(suite, commands, f"Debezium {what}, a first load", ran, topic, AFTER_HALF)
-        written(commands, topic, *records[HALF:])
-        holds(suite, commands, f"Debezium {what}, later batches", commands.apply(topic, *options), topic, AFTER_ALL)
-        inferred = commands.apply(topic, "--create", *options, "--value-schema", "infer", table=f"{topic}-inferred")
-        holds(suite, commands, f"Debezium {what}, its schema inferred", inferred, f"{topic}-inferred", AFTER_ALL)
+    in_json = ["--key-format", "debezium", "--key-schema", "key STRING", "--value-format", "debezium"]
+    with registry({}) as url:
+        topics = [f"debezium-{what}" for what in ("with-schemas", "without-schemas", "converter")]
+        written_records = written_by_debezium(commands.of, jars, f"{url}/apis/registry/v2", commands.topic(topics[2]))
+        for topic, records in zip(topics, written_records, strict=True):
+            is_avro = topic == topics[2]
+            if is_avro and not has_avro:
+                continue
+            options, given = in_json, ["--value-schema", "city STRING, orders BIGINT"]
+            if is_avro:
+                options, given = ["--key-format", "avro", "--value-format", "debezium-avro", "--registry", url], []
+            written(commands, topic, *records[:HALF])
+            ran = commands.apply(topic, "--create", *options, *given)
+            holds(suite, commands, f"{topic}, a first load", ran, topic, AFTER_HALF)
+            written(commands, topic, *records[HALF:])
+            holds(suite, commands, f"{topic}, later batches", commands.apply(topic, *options), topic, AFTER_ALL)
+            found, whole = [] if is_avro else ["--value-schema", "infer"], f"{topic}-whole"
+            ran = commands.apply(topic, "--create", *options, *found, table=whole)
+            holds(suite, commands, f"{topic}, a first load of all", ran, whole, AFTER_ALL)
 
 
 def debezium_avro(suite: Suite, commands: Commands) -> None:

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -107,15 +107,35 @@ class Commands:
 
 
 @contextmanager
-def registry(schemas: Mapping[int, str], subject: str) -> Iterator[str]:
-    """Serve a registry over HTTP, where the one subject's newest schema has the highest id; yield its address."""
+def registry(schemas: dict[int, str], subject: str | None = None) -> Iterator[str]:
+    """Serve a registry over HTTP; yield its address.
+
+    Args:
+        schemas: By id. What Apicurio's serializers register is added.
+        subject: The newest of its schemas has the highest id.
+    """
+    registered: dict[str, int] = {}
 
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             known: dict[str, object] = {f"/schemas/ids/{each}": {"schema": text} for each, text in schemas.items()}
-            known[f"/subjects/{subject}/versions/latest"] = {"id": max(schemas), "schema": schemas[max(schemas)]}
-            body = json.dumps(known.get(self.path, {})).encode()
-            self.send_response(200 if self.path in known else 404)
+            newest = registered if subject is None else {subject: max(schemas)}
+            for name, number in newest.items():
+                known[f"/subjects/{name}/versions/latest"] = {"id": number, "schema": schemas[number]}
+            self._answer(200 if self.path in known else 404, known.get(self.path, {}))
+
+        def do_POST(self) -> None:
+            """Register a schema as `POST /groups/default/artifacts` of Apicurio's API does."""
+            name, number = self.headers["X-Registry-ArtifactId"], len(schemas) + 1
+            schemas[number] = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            registered[name] = number
+            ids = {"globalId": number, "contentId": number, "version": "1"}
+            self._answer(200, {"id": name, "groupId": "default", "type": "AVRO", "state": "ENABLED", **ids})
+
+        def _answer(self, status: int, found: object) -> None:
+            body = json.dumps(found).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

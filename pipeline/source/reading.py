@@ -27,7 +27,7 @@ from ..objects.tiered import layout_of
 from ..stores.log_files import PartitionLog, Split
 from ..stores.log_tails import Tail
 from ..stores.reading_files import ReadingFiles
-from ..stores.store import Store
+from ..stores.store import Store, no_log_error
 from ..stores.stores import Stores, opened_store
 from .read_options import EARLIEST, LATEST, Offsets, ReadOptions
 
@@ -85,7 +85,7 @@ def partitions_of(
     if not found:
         raise UsageError(f"{path} has no partition directories: it is not a data directory")
     for topic in sorted((options.topics or frozenset()) - {tp.topic for tp in found}):
-        raise UsageError(f"{path} has no log of topic {topic}")
+        raise no_log_error(path, topic, None, found)
     chosen = [
         tp
         for tp in found

@@ -11,9 +11,10 @@ Logs are opened by `stored_log.open_log` for plans, and by `log_files` for reade
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from difflib import get_close_matches
 from functools import cached_property
 
 from ...storage.data_dirs.relocation import other_place
@@ -68,8 +69,7 @@ class Store:
             and self.files.is_dir(self.directory_of(parsed))
         ]
         if not found and topic is not None:
-            which = topic if partition is None else str(TopicPartition(topic, partition))
-            raise UsageError(f"{self.data_dir} has no log of {which}")
+            raise no_log_error(self.data_dir, topic, partition, self.topic_partitions())
         return sorted(found)
 
     def store_of(self, tp: TopicPartition) -> Store:
@@ -217,3 +217,11 @@ class Store:
             return OffsetCheckpoint(self.files, paths.join(self.data_dir, name)).read()
         except CorruptCheckpointError as error:
             raise CorruptSourceError(str(error)) from error
+
+
+def no_log_error(place: str, topic: str, partition: int | None, known: Iterable[TopicPartition]) -> UsageError:
+    """Return the error for a topic, or one of its partitions, that has no log. It names the most similar known topic."""
+    which = topic if partition is None else str(TopicPartition(topic, partition))
+    topics = {tp.topic for tp in known}
+    near = [] if topic in topics else get_close_matches(topic, topics, 1)
+    return UsageError(f"{place} has no log of {which}" + (f", did you mean {near[0]}?" if near else ""))

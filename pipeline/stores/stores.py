@@ -24,7 +24,7 @@ from ...storage.disk.paths import TopicPartition
 from ..errors import UsageError
 from ..objects.addresses import is_address
 from .segment_files import deleted_log_error
-from .store import Store
+from .store import Store, no_log_error
 
 
 def opened_store(text: str, files: Files | None = None) -> Store | Stores:
@@ -73,8 +73,7 @@ class Stores:
             tp for tp in self._by_partition if topic in (None, tp.topic) and partition in (None, tp.partition)
         )
         if not found and topic is not None:
-            which = topic if partition is None else str(TopicPartition(topic, partition))
-            raise UsageError(f"{self.data_dir} has no log of {which}")
+            raise no_log_error(self.data_dir, topic, partition, self._by_partition)
         return found
 
     def store_of(self, tp: TopicPartition) -> Store:

@@ -310,6 +310,7 @@ def test_damaged_originals_give_exit_code_3(shell: Shell) -> None:
 USAGE = (
     (["compact", "/nowhere", "--topic", "t"], "/nowhere is not a directory"),
     (["compact", "DATA", "--topic", "nope"], "has no log of nope"),
+    (["compact", "DATA", "--topic", f"{TOPIC}x"], f"has no log of {TOPIC}x, did you mean {TOPIC}?"),
     (["compact", "DATA", "--topic", TOPIC, "--partition", "7"], f"has no log of {TOPIC}-7"),
     (["compact", "DATA", "--topic", TOPIC, "--config", "cleanup.policy=delete"], "only compacted topics"),
     (["compact", "DATA", "--topic", TOPIC, "--config", "no.such=1"], "no.such"),

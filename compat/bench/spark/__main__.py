@@ -115,6 +115,10 @@ class Bench:
                 "compact, SQL": small.compact_with_sql,
                 "snapshot": small.snapshot,
                 "snapshot, SQL": small.snapshot_with_sql,
+                "snapshot unique": unique.snapshot,
+                "snapshot unique, SQL": unique.snapshot_with_sql,
+                "scan x4": large.scan,
+                "snapshot x4": large.snapshot,
                 "compact x4": large.compact,
                 "compact x4, no Spark": large.compact_without_spark,
                 "server's cleaner x4": large.server,
@@ -125,7 +129,9 @@ class Bench:
             },
             self.rounds,
         )
-        self.suite.equal("snapshot: rows that only one side has", 0, small.snapshot_differences())
+        for sides in (small, unique):
+            what = f"{sides.made.data_dir.name}: rows that only one side's snapshot has"
+            self.suite.equal(what, 0, sides.snapshot_differences())
         for sides in (small, large, unique):
             self.remove(sides)
         many = self.log("many-keys", GROWTH * size_bytes, 1)

@@ -27,9 +27,14 @@ COMPARISONS = [
     ),
     Comparison("5 compact / SQL that writes nothing", "compact", "compact, SQL", 0.1, 0.05, 0.1, 0.07),
     Comparison("7 compact, 4 times the data", "compact x4", "compact", 4.8, 4.4, 4.4, 4.1),
+    Comparison("7 scan, 4 times the data", "scan x4", "scan", 4.2, 4.0),
+    Comparison("7 snapshot, 4 times the data", "snapshot x4", "snapshot", 4.2, 4.0),
     Comparison(
         "8 unique keys: compact / without Spark", "compact unique", "compact unique, no Spark", 2.2, 1.7, 1.5, 1.1
     ),
     Comparison("8 unique keys: compact / server's cleaner", "compact unique", "server's cleaner unique", 4.3, 3.4),
     Comparison("9 snapshot / SQL max_by to Parquet", "snapshot", "snapshot, SQL", 0.5, 0.36, 0.48, 0.36),
+    Comparison(
+        "9 unique keys: snapshot / SQL max_by to Parquet", "snapshot unique", "snapshot unique, SQL", wall_floor=1.0
+    ),
 ]

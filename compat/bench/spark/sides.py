@@ -200,7 +200,7 @@ class Sides:
             lambda: take_snapshot(
                 Store(self.data_dir),
                 TP.topic,
-                str(self.work / "ours"),
+                self._snapshot("ours"),
                 rounds_on(self.spark, TP.topic),
                 overwrite=True,
                 now_ms=1,
@@ -208,13 +208,17 @@ class Sides:
         )
 
     def snapshot_with_sql(self) -> Cost:
-        return measured(lambda: latest_by_max_by(self._frame()).write.mode("overwrite").parquet(str(self.work / "sql")))
+        out = self._snapshot("sql")
+        return measured(lambda: latest_by_max_by(self._frame()).write.mode("overwrite").parquet(out))
 
     def snapshot_differences(self) -> int:
         """Return rows of the last two snapshots that only one of them has."""
         names = ("key", "value", "partition", "offset")
-        ours, theirs = (self.spark.read.parquet(str(self.work / name)).select(*names) for name in ("ours", "sql"))
+        ours, theirs = (self.spark.read.parquet(self._snapshot(side)).select(*names) for side in ("ours", "sql"))
         return ours.exceptAll(theirs).count() + theirs.exceptAll(ours).count()
+
+    def _snapshot(self, side: str) -> str:
+        return str(self.work / f"{side}-{self.made.data_dir.name}")
 
 
 def planned(data_dir: str) -> CompactionPlan:

@@ -146,7 +146,8 @@ def test_a_partitions_own_directory_is_a_valid_path(data_dir: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"topic": "a,x"}, "has no log of topic x"),
+        ({"topic": "a,x"}, "has no log of x$"),
+        ({"topic": "a,b-d"}, "has no log of b-d, did you mean b-c[?]$"),
         ({"topic": "b-c", "partition": "0,1"}, "has no partition 1 of the requested topics"),
         (
             {"topic": "a", "startingOffsets": '{"b-c": {"0": 1}}'},

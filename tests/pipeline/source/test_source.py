@@ -214,7 +214,7 @@ def test_an_empty_log_gives_an_empty_frame(spark: SparkSession, broker: ottla.Br
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"topic": "nope"}, "has no log of topic nope"),
+        ({"topic": "nope"}, "has no log of nope"),
         ({"batchsize": "9"}, "unknown option batchsize"),
         ({"maxOffsetsPerTrigger": "9"}, "option maxOffsetsPerTrigger is for streams only"),
     ],
