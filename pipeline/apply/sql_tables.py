@@ -184,9 +184,8 @@ class DeltaTable(SqlTable):
     def _loaded(self, session: SparkSession, state: AppliedState) -> int:
         # A count is a job of fifty tasks, for which Delta reads its whole log.
         (commit,) = session.sql(f"DESCRIBE HISTORY {self.sql} LIMIT 1").collect()
-        found, rows = AppliedState.from_json(commit["userMetadata"]), (commit["operationMetrics"] or {}).get(ROWS)
-        is_own = found is not None and found.id == state.id and rows is not None
-        return int(rows) if is_own else super()._loaded(session, state)
+        rows = rows_written(commit, state)
+        return super()._loaded(session, state) if rows is None else rows
 
     def _create_with(self, rows: DataFrame) -> None:
         if not self._is_path:
@@ -251,6 +250,16 @@ def states_of_history(newest_first: Sequence[Any]) -> Iterator[AppliedState]:
             yield replace(found, generation=generation) if generation else found
         if operation.startswith(("CREATE", "REPLACE")):
             return
+
+
+def rows_written(commit: Any, state: AppliedState) -> int | None:
+    """Return the number of rows that a commit has written; None if it is not that of this state, or does not say.
+
+    Args:
+        commit: Row of DESCRIBE HISTORY.
+    """
+    found, rows = AppliedState.from_json(commit["userMetadata"]), (commit["operationMetrics"] or {}).get(ROWS)
+    return int(rows) if found is not None and found.id == state.id and rows is not None else None
 
 
 def _restored_to(rows: Sequence[Any], parameters: Mapping[str, str]) -> int:
