@@ -104,7 +104,7 @@ class DeltaRsTable:
             from deltalake import write_deltalake
 
             write_deltalake(table, source, mode="append", schema_mode="merge", commit_properties=_commit(state))
-        return source.num_rows
+        return int(source.num_rows)
 
     def insert_missing(self, rows: DataFrame, keys: Sequence[str]) -> None:
         table = self._opened()
