@@ -144,7 +144,7 @@ class Applier:
         self.check_topic_id()
         state = stands.after(secrets.token_hex(8), ends, topic_id=self.topic_id)
 
-        def insert(choose: Callable[[DataFrame], DataFrame]) -> None:
+        def insert(choose: Callable[[DataFrame], DataFrame]) -> int:
             if decoded is None:
                 # Deletions go before values are decoded. Spark would move a later filter there, and decode once for each of its terms.
                 chosen = self._living(choose(_failing(self._with_keys(records))))
@@ -155,15 +155,15 @@ class Applier:
             columns = self._columns()
             found = columns_of(rows, columns.values)
             found = found if self.keeps_deleted else found.drop(DELETED)
-            self.table.load(found, columns, state, creates=self.is_missing)
+            return self.table.load(found, columns, state, creates=self.is_missing)
 
         try:
             try:
-                insert(newest_of_one_partition)
+                loaded = insert(newest_of_one_partition)
             except (PySparkException, Py4JJavaError) as error:  # Delta's writer hides the former in the latter
                 if MOVED not in str(error):
                     raise
-                insert(newest)
+                loaded = insert(newest)
         except (PySparkException, Py4JJavaError) as error:  # Delta's writer hides the former in the latter
             if UNDECODABLE in str(error):
                 every = self._decoded(records)
@@ -171,7 +171,7 @@ class Applier:
             raise
         self._last_id, self.is_missing = state.id, False
         self.check_topic_id()
-        self._count(self.table.count(session) + undecodable, undecodable, state)
+        self._count(loaded + undecodable, undecodable, state)
 
     def _living(self, newest_records: DataFrame) -> DataFrame:
         """Return the records of which a table without rows gets one."""

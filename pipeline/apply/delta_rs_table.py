@@ -93,7 +93,7 @@ class DeltaRsTable:
                 table.create_write_transaction([], "append", table.schema(), commit_properties=_commit(state))
         return True
 
-    def load(self, rows: DataFrame, columns: Columns, state: AppliedState, *, creates: bool) -> None:
+    def load(self, rows: DataFrame, columns: Columns, state: AppliedState, *, creates: bool) -> int:
         if creates and not self.exists(rows.sparkSession):
             self.create(rows.sparkSession, rows.schema)
         table = self._opened()
@@ -104,6 +104,7 @@ class DeltaRsTable:
             from deltalake import write_deltalake
 
             write_deltalake(table, source, mode="append", schema_mode="merge", commit_properties=_commit(state))
+        return int(source.num_rows)
 
     def insert_missing(self, rows: DataFrame, keys: Sequence[str]) -> None:
         table = self._opened()

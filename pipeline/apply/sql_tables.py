@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 RECENT = 32
 """Number of commits that are read first, as few other commits are between two of `apply`."""
+ROWS = "numOutputRows"
+"""Delta's name of the number of rows that a commit has written."""
 
 _PART = re.compile(r"[^\s`.;]+|`(?:[^`]|``)+`")
 _CONFLICT = re.compile(
@@ -94,14 +96,20 @@ class SqlTable:
         with _view(rows) as source:
             return self._commit(rows.sparkSession, merge_sql.merge(self.sql, source, columns), state)
 
-    def load(self, rows: DataFrame, columns: Columns, state: AppliedState, *, creates: bool) -> None:
+    def load(self, rows: DataFrame, columns: Columns, state: AppliedState, *, creates: bool) -> int:
+        session = rows.sparkSession
         if creates:
-            self._write(rows.sparkSession, lambda: self._create_with(rows), state)
-            return
-        self._check_empty(self.read(rows.sparkSession))
+            self._write(session, lambda: self._create_with(rows), state)
+            return self._loaded(session, state)
+        self._check_empty(self.read(session))
         # Unlike an INSERT, a MERGE reads the table, so that of two first loads the second is refused.
         with _view(rows) as source:
-            self._commit(rows.sparkSession, merge_sql.merge(self.sql, source, columns, only_inserts=True), state)
+            self._commit(session, merge_sql.merge(self.sql, source, columns, only_inserts=True), state)
+        return self._loaded(session, state)
+
+    def _loaded(self, session: SparkSession, state: AppliedState) -> int:
+        """Return the number of rows that the load with this state has inserted."""
+        return self.count(session)
 
     def _create_with(self, rows: DataFrame) -> None:
         """Create the table with these rows, in one commit."""
@@ -167,11 +175,17 @@ class DeltaTable(SqlTable):
             )
         super().create(session, fields)
 
-    def load(self, rows: DataFrame, columns: Columns, state: AppliedState, *, creates: bool) -> None:
+    def load(self, rows: DataFrame, columns: Columns, state: AppliedState, *, creates: bool) -> int:
         # What a killed load has left would keep Spark from creating a table with rows again. It may be the second attempt.
         if creates and not self._is_path and not self.exists(rows.sparkSession):
             self.create(rows.sparkSession, rows.schema)
-        super().load(rows, columns, state, creates=creates and self._is_path)
+        return super().load(rows, columns, state, creates=creates and self._is_path)
+
+    def _loaded(self, session: SparkSession, state: AppliedState) -> int:
+        # A count is a job of fifty tasks, for which Delta reads its whole log.
+        (commit,) = session.sql(f"DESCRIBE HISTORY {self.sql} LIMIT 1").collect()
+        rows = rows_written(commit, state)
+        return super()._loaded(session, state) if rows is None else rows
 
     def _create_with(self, rows: DataFrame) -> None:
         if not self._is_path:
@@ -238,6 +252,16 @@ def states_of_history(newest_first: Sequence[Any]) -> Iterator[AppliedState]:
             return
 
 
+def rows_written(commit: Any, state: AppliedState) -> int | None:
+    """Return the number of rows that a commit has written; None if it is not that of this state, or does not say.
+
+    Args:
+        commit: Row of DESCRIBE HISTORY.
+    """
+    found, rows = AppliedState.from_json(commit["userMetadata"]), (commit["operationMetrics"] or {}).get(ROWS)
+    return int(rows) if found is not None and found.id == state.id and rows is not None else None
+
+
 def _restored_to(rows: Sequence[Any], parameters: Mapping[str, str]) -> int:
     """Return the version that a RESTORE has restored; -1 if it is unknown, so that nothing before it counts."""
     version, time = parameters.get("version"), parameters.get("timestamp")
@@ -265,11 +289,10 @@ class IcebergTable(SqlTable):
         session.catalog.refreshTable(self.sql)  # as for `states`
         return super().read(session)
 
-    def load(self, rows: DataFrame, columns: Columns, state: AppliedState, *, creates: bool) -> None:
+    def load(self, rows: DataFrame, columns: Columns, state: AppliedState, *, creates: bool) -> int:
         session = rows.sparkSession
         if creates:
-            super().load(rows, columns, state, creates=True)
-            return
+            return super().load(rows, columns, state, creates=True)
         if self._head(session) is None:  # the commit is compared with a first snapshot
             self.read(session).limit(0).writeTo(self.sql).append()
         head, table = self._head(session), self.read(session)
@@ -288,6 +311,7 @@ class IcebergTable(SqlTable):
         writer = whole.writeTo(self.sql).option("isolation-level", "serializable")
         writer = writer.option("validate-from-snapshot-id", str(head))
         self._commit(session, lambda: writer.overwrite(f.lit(True)), state)
+        return self._loaded(session, state)
 
     def _head(self, session: SparkSession) -> int | None:
         heads = session.sql(f"SELECT snapshot_id FROM {self.sql}.refs WHERE name = 'main'").collect()

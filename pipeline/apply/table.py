@@ -61,8 +61,8 @@ class Table(Protocol):
         """
         ...
 
-    def load(self, rows: DataFrame, columns: Columns, state: AppliedState, *, creates: bool) -> None:
-        """Insert rows into a table without rows and store the state, both or neither.
+    def load(self, rows: DataFrame, columns: Columns, state: AppliedState, *, creates: bool) -> int:
+        """Insert rows into a table without rows and store the state, both or neither. Returns the number of rows.
 
         Args:
             rows: One for each key, without deletions unless the table keeps them, and with DELETED only then.

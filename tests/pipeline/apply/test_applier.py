@@ -329,9 +329,9 @@ def test_a_first_load_that_dies_is_in_the_table_as_a_whole_or_not_at_all(
 class ShowsPlans(DeltaRsTable):
     plan = ""
 
-    def load(self, rows: DataFrame, columns: Columns, state: AppliedState, *, creates: bool) -> None:
+    def load(self, rows: DataFrame, columns: Columns, state: AppliedState, *, creates: bool) -> int:
         self.plan = str(rows._jdf.queryExecution().optimizedPlan().toString())
-        super().load(rows, columns, state, creates=creates)
+        return super().load(rows, columns, state, creates=creates)
 
 
 def test_a_first_load_decodes_each_value_once(spark: SparkSession, tmp_path: Path) -> None:

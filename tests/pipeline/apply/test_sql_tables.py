@@ -11,7 +11,7 @@ pytest.importorskip("pyspark", reason="needs the extra ottla[spark]")
 from ottla.pipeline.apply.formats import ddl
 from ottla.pipeline.apply.packages import PACKAGES, check_packages
 from ottla.pipeline.apply.query import table
-from ottla.pipeline.apply.sql_tables import DeltaTable, IcebergTable, states_of_history
+from ottla.pipeline.apply.sql_tables import DeltaTable, IcebergTable, rows_written, states_of_history
 from ottla.pipeline.apply.state import AppliedState, standing
 from ottla.pipeline.errors import UsageError
 
@@ -63,6 +63,22 @@ def test_states_undone_by_restore_are_ignored_and_their_numbers_not_reused(param
 
 def test_a_recreated_table_has_none_of_the_old_states() -> None:
     assert list(states_of_history([row(6, "CREATE OR REPLACE TABLE"), *HISTORY])) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "metrics", "rows"),
+    [
+        (ONE, {"numFiles": "2", "numOutputRows": "7"}, 7),
+        (TWO, {"numOutputRows": "7"}, None),
+        (None, {"numOutputRows": "7"}, None),
+        (ONE, {}, None),
+        (ONE, None, None),
+    ],
+)
+def test_rows_are_counted_by_the_commit_with_the_state(
+    state: AppliedState | None, metrics: dict[str, str] | None, rows: int | None
+) -> None:
+    assert rows_written(row(1, "WRITE", state) | {"operationMetrics": metrics}, ONE) == rows
 
 
 @pytest.mark.parametrize(
