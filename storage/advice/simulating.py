@@ -204,6 +204,25 @@ def simulate(
     raise ValueError("the offsets or sizes cannot be those of a log")
 
 
+def _writes_by_time(summary: Summary) -> dict[int, int]:
+    """Return the writes by the begin of their interval, from that of the first one on, in order.
+
+    Writes of which no record is left came evenly since the record before.
+    """
+    found: dict[int, int] = {}
+    begin_ms, width_ms = summary.buckets[0].begin_ms, summary.bucket_ms
+    before_ms = begin_ms - width_ms
+    for bucket in summary.buckets:
+        lost = max(0, bucket.writes - bucket.records)
+        times = range(before_ms + width_ms, bucket.begin_ms + width_ms, width_ms)
+        for number, at_ms in enumerate(times if lost else ()):
+            writes = lost * (number + 1) // len(times) - lost * number // len(times)
+            found[at_ms - begin_ms] = writes
+        found[bucket.begin_ms - begin_ms] = found.get(bucket.begin_ms - begin_ms, 0) + bucket.writes - lost
+        before_ms = bucket.begin_ms
+    return found
+
+
 class TooManySegmentsError(Exception):
     """The log has too many segments for a simulation of a few seconds."""
 
@@ -224,17 +243,13 @@ class Simulation:
         self._map_entries_max = cleaner.map_entries_max
         first, last = summary.buckets[0], summary.buckets[-1]
         self._width_ms = summary.bucket_ms
-        self._writes = {bucket.begin_ms - first.begin_ms: bucket.writes for bucket in summary.buckets}
+        self._writes = _writes_by_time(summary)
         self._period_ms = last.begin_ms + summary.bucket_ms - first.begin_ms
         self._begin_ms = first.begin_ms if begins_empty else last.begin_ms + summary.bucket_ms
         self._end_ms = self._begin_ms + (span_ms or (self._period_ms if begins_empty else YEAR_MS))
         self._now_ms = self._begin_ms
         if not begins_empty:
             self._widen((self._end_ms - self._begin_ms) // INTERVALS_MAX)
-        offsets = summary.records + summary.control_records
-        self._data_share = summary.records / offsets
-        self._batch_writes = max(1, round(offsets / max(1, summary.batches)))
-        self._write_bytes = summary.size_bytes / offsets
         stored = summary.record_bytes / summary.unpacked_bytes if summary.unpacked_bytes else 1.0
         data_bytes = summary.record_bytes / summary.records
         self._value_bytes = stored * summary.live_bytes / summary.live_keys if summary.live_keys else data_bytes
@@ -242,6 +257,17 @@ class Simulation:
         packed_bytes = summary.record_bytes + HEADER_BYTES * summary.batches
         self._batch_marker_bytes = max(0, summary.size_bytes - packed_bytes) / max(1, summary.batches)
         """Bytes of control batches for each batch of data."""
+        markers, batch_records = (
+            summary.control_records / max(1, summary.batches),
+            summary.records / max(1, summary.batches),
+        )
+        batch_bytes = packed_bytes / max(1, summary.batches)
+        if summary.dirty_batches:
+            batch_records = max(1.0, summary.dirty_records / summary.dirty_batches)
+            batch_bytes = summary.dirty_bytes / summary.dirty_batches
+        self._data_share = batch_records / (batch_records + markers)
+        self._batch_writes = max(1, round(batch_records + markers))
+        self._write_bytes = (batch_bytes + self._batch_marker_bytes) / (batch_records + markers)
         self._tombstone_share = 1 - summary.live_keys / summary.keys if summary.keys and summary.tombstones else 0.0
         self._tombstones_from = 0
         self._cohorts: list[_Cohort] = []
