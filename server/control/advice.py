@@ -47,7 +47,7 @@ class AdvisedSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdviceState:
-    """What compaction costs a topic, predicted for 30 days."""
+    """Costs of compaction for a topic, predicted for 30 days."""
 
     topic: str
     partitions: int
@@ -59,7 +59,7 @@ class AdviceState:
     misses: tuple[str, ...]
     """A sentence for each goal that is not reached."""
     notes: tuple[str, ...]
-    """What to know before the numbers."""
+    """Sentences to read before the numbers."""
 
     @classmethod
     def from_advice(cls, measured: Measured, found: TopicAdvice) -> AdviceState:

@@ -42,7 +42,7 @@ class TopicAdvice(NamedTuple):
 
     advice: Advice
     notes: list[str]
-    """What a user should know before the numbers."""
+    """Sentences that a user should read before the numbers."""
     misses: list[str]
     """Goals that the nearest settings do not reach, and why."""
 
