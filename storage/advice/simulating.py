@@ -207,12 +207,12 @@ def simulate(
 class _Writes(NamedTuple):
     """Writes of one interval of time."""
 
-    count: int
+    number: int
     size: float
-    """Their number as a sum of sizes, each as a multiple of the mean."""
+    """The sum of their sizes, each as a multiple of the mean."""
 
-    def plus(self, count: int, size: float) -> _Writes:
-        return _Writes(self.count + count, self.size + size)
+    def plus(self, number: int, size: float) -> _Writes:
+        return _Writes(self.number + number, self.size + size)
 
 
 def _writes_by_time(summary: Summary) -> dict[int, _Writes]:
@@ -361,7 +361,7 @@ class Simulation:
         if width_ms <= self._width_ms:
             return
         if width_ms >= self._period_ms:
-            count = sum(each.count for each in self._writes.values()) * width_ms // self._period_ms
+            count = sum(each.number for each in self._writes.values()) * width_ms // self._period_ms
             self._writes, self._period_ms = {0: _Writes(count, count)}, width_ms
         else:
             merged: dict[int, _Writes] = {}
@@ -385,7 +385,7 @@ class Simulation:
 
     def _write(self, begin_ms: int, end_ms: int, flow: _Writes) -> None:
         """Write batches at even distances in an interval of time."""
-        writes, log = flow.count, self._log
+        writes, log = flow.number, self._log
         count, write_bytes = -(-writes // self._batch_writes), self._write_bytes * flow.size / max(1, writes)
         batch_bytes = max(1, round(write_bytes * self._batch_writes))
         done = 0
