@@ -1971,6 +1971,19 @@ def header_columns(
     return found
 
 
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(-1)
+def gap_row(gap: i64) -> i64:
+    """Return the row of a gap: below 16 the gap itself, then one of eight for each power of two."""
+    power: i64 = 4
+    if gap < 16:
+        return gap
+    while gap >> power > 1:
+        power += 1
+    return 16 + ((power - 4) << 3) + ((gap >> (power - 3)) & 7)
+
+
 @cython.final
 @cython.cclass
 class LogTally:
@@ -2003,6 +2016,8 @@ class LogTally:
     tombstone_bytes = cython.declare(i64, visibility="public")
     keyless = cython.declare(i64, visibility="public")
     dirty_records = cython.declare(i64, visibility="public")
+    dirty_batches = cython.declare(i64, visibility="public")
+    dirty_bytes = cython.declare(i64, visibility="public")
     untimed = cython.declare(i64, visibility="public")
     future = cython.declare(i64, visibility="public")
     late = cython.declare(i64, visibility="public")
@@ -2018,7 +2033,7 @@ class LogTally:
         if slots < 1 or slots > 0xFFFFFFFF or 5 * slots > self.last or keys_max < 1 or self.table[self.last] != 0:
             raise ValueError("the table needs a free slot behind its slots")
         self.gaps = gaps
-        if self.last % 5 or len(self.gaps) != 2 * GAP_ROWS:
+        if self.last % 5 or len(self.gaps) != 3 * GAP_ROWS:
             raise ValueError("the table or the gaps have another size")
         self.slots = slots
         self.keys_max = keys_max
@@ -2029,6 +2044,7 @@ class LogTally:
         self.mask = 0
         self.keys = self.sample_bits = self.batches = self.records = self.record_bytes = self.tombstones = 0
         self.tombstone_bytes = self.keyless = self.dirty_records = self.end_offset = 0
+        self.dirty_batches = self.dirty_bytes = 0
         self.live_keys = self.live_bytes = self.known_keys = self.untimed = self.future = self.late = 0
         self.latest_ms = latest_ms
         self.late_ms = late_ms
@@ -2123,6 +2139,8 @@ class LogTally:
                     head, tail = siphash(self.k0, self.k1, block, at, size)
                 else:
                     head, tail = fingerprint(self.secret, block, at, size)
+                if base + delta < self.start:
+                    self.gaps[3 * gap_row(self.start - base - delta) + 2] += 1
                 if tail & self.mask == 0:
                     self.put(head, tail, (record_end - p) << 1 | block[at + size] & 1, base + delta >= self.start)
             if block[at + size] & 1:
@@ -2137,6 +2155,9 @@ class LogTally:
         self.batches += 1
         self.records += count
         self.record_bytes += size - HEADER
+        if base >= self.start:
+            self.dirty_batches += 1
+            self.dirty_bytes += size
         self.max_timestamp = max(self.max_timestamp, timestamp)
         if timestamp < 0:
             self.untimed += count
@@ -2204,15 +2225,10 @@ class LogTally:
     @cython.exceptval(-1)
     def add_gap(self, gap: i64) -> cython.int:
         """Count a gap for all the keys that one of the sample stands for."""
-        row: i64 = gap
-        power: i64 = 4
+        row: i64 = gap_row(gap)
         weight: cython.double = cython.cast(i64, 1) << self.sample_bits
-        if gap > 15:
-            while gap >> power > 1:
-                power += 1
-            row = 16 + ((power - 4) << 3) + ((gap >> (power - 3)) & 7)
-        self.gaps[2 * row] += weight
-        self.gaps[2 * row + 1] += weight * gap
+        self.gaps[3 * row] += weight
+        self.gaps[3 * row + 1] += weight * gap
         return 0
 
     @cython.cfunc

@@ -236,6 +236,10 @@ class LogTally:
     keyless: int
     dirty_records: int
     """Records at or above `start`."""
+    dirty_batches: int
+    """Batches that begin at or above `start`."""
+    dirty_bytes: int
+    """Their bytes as they are stored."""
     untimed: int
     """Records of batches without a timestamp."""
     future: int
@@ -271,9 +275,9 @@ class LogTally:
             start: The first dirty offset. Only writes from here on are counted by key.
             secret: 16 bytes.
             latest_ms: Batches with a later timestamp, like those without one, are in no bucket.
-            gaps: Zeros, which become 488 times two numbers, those of gaps and their sum. A gap is the number of dirty records from
-                one of a key to the next, from the begin to its first, or from its last to the end (added by `count_keys`). The
-                first 16 pairs are of gaps 0 to 15, then eight pairs are of each power of two.
+            gaps: Zeros, which become 488 times three numbers: of gaps, their sum, and clean records at that distance before
+                `start`. A gap is the number of dirty records from one of a key to the next, from the begin to its first, or from
+                its last to the end (added by `count_keys`). The first 16 rows are of 0 to 15, then eight of each power of two.
         """
 
     def set_buckets(self, buckets: array[int], begin_ms: int, width_ms: int) -> None:

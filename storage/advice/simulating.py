@@ -16,7 +16,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple, cast
 
 from ...protocol.records import HEADER_BYTES
@@ -204,6 +204,51 @@ def simulate(
     raise ValueError("the offsets or sizes cannot be those of a log")
 
 
+class _Writes(NamedTuple):
+    """Writes of one interval of time."""
+
+    number: int
+    size: float
+    """The sum of their sizes, each as a multiple of the mean."""
+
+    def plus(self, number: int, size: float) -> _Writes:
+        return _Writes(self.number + number, self.size + size)
+
+
+def _writes_by_time(summary: Summary) -> dict[int, _Writes]:
+    """Return the writes by the begin of their interval, from that of the first one on, in order.
+
+    Writes of which no record is left came evenly since the record before. Only the dirty part says how large they were at a time: a
+    clean pass takes records out of batches.
+    """
+    found: dict[int, _Writes] = {}
+    begin_ms, width_ms = summary.buckets[0].begin_ms, summary.bucket_ms
+    before_ms, before, clean = begin_ms - width_ms, 0, summary.first_dirty_offset - summary.log_start_offset
+    dirty = [
+        bucket
+        for bucket, end in zip(summary.buckets, accumulate(each.writes for each in summary.buckets), strict=True)
+        if end - bucket.writes >= clean and bucket.records
+    ]
+    mean_bytes = sum(each.size_bytes for each in dirty) / max(1, sum(each.records for each in dirty))
+    for bucket in summary.buckets:
+        size = 1.0
+        if before >= clean and bucket.records and mean_bytes:
+            size = bucket.size_bytes / bucket.records / mean_bytes
+        before += bucket.writes
+        lost = max(0, bucket.writes - bucket.records)
+        times = range(before_ms + width_ms, bucket.begin_ms + width_ms, width_ms)
+        for number, at_ms in enumerate(times if lost else ()):
+            writes = lost * (number + 1) // len(times) - lost * number // len(times)
+            found[at_ms - begin_ms] = _Writes(writes, writes * size)
+        kept = bucket.writes - lost
+        found[bucket.begin_ms - begin_ms] = found.get(bucket.begin_ms - begin_ms, _NONE).plus(kept, kept * size)
+        before_ms = bucket.begin_ms
+    return found
+
+
+_NONE = _Writes(0, 0.0)
+
+
 class TooManySegmentsError(Exception):
     """The log has too many segments for a simulation of a few seconds."""
 
@@ -224,17 +269,13 @@ class Simulation:
         self._map_entries_max = cleaner.map_entries_max
         first, last = summary.buckets[0], summary.buckets[-1]
         self._width_ms = summary.bucket_ms
-        self._writes = {bucket.begin_ms - first.begin_ms: bucket.writes for bucket in summary.buckets}
+        self._writes = _writes_by_time(summary)
         self._period_ms = last.begin_ms + summary.bucket_ms - first.begin_ms
         self._begin_ms = first.begin_ms if begins_empty else last.begin_ms + summary.bucket_ms
         self._end_ms = self._begin_ms + (span_ms or (self._period_ms if begins_empty else YEAR_MS))
         self._now_ms = self._begin_ms
         if not begins_empty:
             self._widen((self._end_ms - self._begin_ms) // INTERVALS_MAX)
-        offsets = summary.records + summary.control_records
-        self._data_share = summary.records / offsets
-        self._batch_writes = max(1, round(offsets / max(1, summary.batches)))
-        self._write_bytes = summary.size_bytes / offsets
         stored = summary.record_bytes / summary.unpacked_bytes if summary.unpacked_bytes else 1.0
         data_bytes = summary.record_bytes / summary.records
         self._value_bytes = stored * summary.live_bytes / summary.live_keys if summary.live_keys else data_bytes
@@ -242,6 +283,17 @@ class Simulation:
         packed_bytes = summary.record_bytes + HEADER_BYTES * summary.batches
         self._batch_marker_bytes = max(0, summary.size_bytes - packed_bytes) / max(1, summary.batches)
         """Bytes of control batches for each batch of data."""
+        markers, batch_records = (
+            summary.control_records / max(1, summary.batches),
+            summary.records / max(1, summary.batches),
+        )
+        batch_bytes = packed_bytes / max(1, summary.batches)
+        if summary.dirty_batches:
+            batch_records = max(1.0, summary.dirty_records / summary.dirty_batches)
+            batch_bytes = summary.dirty_bytes / summary.dirty_batches
+        self._data_share = batch_records / (batch_records + markers)
+        self._batch_writes = max(1, round(batch_records + markers))
+        self._write_bytes = (batch_bytes + self._batch_marker_bytes) / (batch_records + markers)
         self._tombstone_share = 1 - summary.live_keys / summary.keys if summary.keys and summary.tombstones else 0.0
         self._tombstones_from = 0
         self._cohorts: list[_Cohort] = []
@@ -309,19 +361,19 @@ class Simulation:
         if width_ms <= self._width_ms:
             return
         if width_ms >= self._period_ms:
-            writes = sum(self._writes.values()) * width_ms // self._period_ms
-            self._writes, self._period_ms = {0: writes}, width_ms
+            count = sum(each.number for each in self._writes.values()) * width_ms // self._period_ms
+            self._writes, self._period_ms = {0: _Writes(count, count)}, width_ms
         else:
-            merged: dict[int, int] = {}
+            merged: dict[int, _Writes] = {}
             for at_ms, writes in self._writes.items():
                 begin_ms = at_ms // width_ms * width_ms
-                merged[begin_ms] = merged.get(begin_ms, 0) + writes
+                merged[begin_ms] = merged.get(begin_ms, _NONE).plus(*writes)
             self._writes = merged
             self._period_ms = -(-self._period_ms // width_ms) * width_ms
         self._width_ms = width_ms
 
-    def _flow(self) -> Iterator[tuple[int, int, int]]:
-        """Yield intervals of time in which something is written: begin, end, number of writes."""
+    def _flow(self) -> Iterator[tuple[int, int, _Writes]]:
+        """Yield intervals of time in which something is written: begin, end, writes."""
         begin_ms = self._begin_ms
         while begin_ms < self._end_ms:
             for after_ms, writes in self._writes.items():
@@ -331,10 +383,11 @@ class Simulation:
                 yield at_ms, at_ms + self._width_ms, writes
             begin_ms += self._period_ms
 
-    def _write(self, begin_ms: int, end_ms: int, writes: int) -> None:
+    def _write(self, begin_ms: int, end_ms: int, flow: _Writes) -> None:
         """Write batches at even distances in an interval of time."""
-        count, log = -(-writes // self._batch_writes), self._log
-        batch_bytes = round(self._write_bytes * self._batch_writes)
+        writes, log = flow.number, self._log
+        count, write_bytes = -(-writes // self._batch_writes), self._write_bytes * flow.size / max(1, writes)
+        batch_bytes = max(1, round(write_bytes * self._batch_writes))
         done = 0
         while done < count and self._costs.passes < PASSES_MAX:
             now_ms = begin_ms + (end_ms - begin_ms) * done // count
@@ -357,7 +410,7 @@ class Simulation:
             if not active.size_bytes:
                 active.first_batch_timestamp_ms = now_ms
             active.largest_timestamp_ms = last_ms
-            log.append(written, round(written * self._write_bytes))
+            log.append(written, round(written * write_bytes))
             self._note_time(log.log_end_offset, last_ms)
             done += batches
             self._now_ms = last_ms

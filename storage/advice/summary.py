@@ -7,11 +7,9 @@ often a key is written, and after how many writes again. The offsets say how man
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from itertools import accumulate
 
 GAPS_EXACT = 16
 """Rows of `Summary.gaps` below this number of writes are of one number each; of each power of two from there on there are `GAP_PARTS`."""
@@ -92,6 +90,15 @@ class GapRow:
     sum: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanRow:
+    """Records of the clean part by their distance in offsets before the first dirty offset: keys of a run that ends there."""
+
+    distance_min: int
+    """The least distance of the row; the rows are those of `GapRow`."""
+    records: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Summary:
     """Measurement of one log. Numbers of keys are estimates from a sample of `sampled_keys`, exact if that is all of them."""
@@ -113,10 +120,14 @@ class Summary:
     """Bytes of the records, unpacked, without the batches' headers."""
     control_records: int
     dirty_records: int
+    dirty_batches: int
+    dirty_bytes: int
+    """Bytes of these batches as they are stored: a clean pass takes records out of batches, so only new ones show their size."""
     writes_per_key: tuple[KeyRow, ...]
     """Keys by their writes in the dirty part. The first row may be of 0 writes: keys that only the clean part has."""
     gaps: tuple[GapRow, ...]
     """Gaps between writes of a key in the dirty part: how many different keys a run of writes has."""
+    clean_records: tuple[CleanRow, ...]
     sampled_keys: int
     live_keys: int
     """Keys whose newest record has a value. Aborted transactions count like others."""
@@ -146,17 +157,12 @@ class Summary:
         """Offsets of the log: records that were written from its start on."""
         return self.log_end_offset - self.log_start_offset
 
-    @cached_property
-    def _dirty_keys(self) -> float:
-        """Keys of the counted writes; each has gaps from the begin to the end."""
-        return sum(row.sum for row in self.gaps) / (self.dirty_records + 1)
-
     def distinct_keys(self, writes: float) -> float:
         """Return the expected number of different keys in a run of `writes` successive ones.
 
-        Up to the number of writes that were counted by key, this is the mean of all runs of that length. Beyond, the count grows by a
-        power law, through the number of keys of the whole log if the clean part has more, or as it grew at the end of the counted
-        ones. Between two of 64 points in each power of two the result is a straight line: a simulation needs millions of them.
+        Up to half of the writes that were counted by key, this is the mean of all runs of that length. A clean log has one record of
+        each key, so longer runs are those that end where the log is clean. Beyond, the count grows by a power law. Between two of
+        64 points in each power of two the result is a straight line: a simulation needs millions of them.
         """
         step = 1 << max(0, int(writes).bit_length() - 7)
         low = int(writes) // step * step
@@ -170,18 +176,19 @@ class Summary:
         """Number of writes -> distinct keys, and how many more come with each write after it."""
         return {}
 
+    @cached_property
+    def _known_writes(self) -> int:
+        """The length of the longest run whose keys were counted."""
+        return max(self.dirty_records, self.first_dirty_offset - self.log_start_offset)
+
     def _distinct(self, writes: int) -> float:
-        counted = self.dirty_records
-        if writes <= 0 or not counted:
-            return min(max(writes, 0.0), float(self.keys))
-        if writes <= counted:
+        known = self._known_writes
+        if writes > known:
+            return self._distinct(known) + self._new_keys(writes)
+        half = self.dirty_records // 2
+        if writes <= half or known == self.dirty_records:
             return self._mean_of_runs(writes)
-        known = self._dirty_keys
-        before = self.first_dirty_offset - self.log_start_offset
-        if before > 0 and self.keys > known > 0:
-            exponent = math.log(self.keys / known) / math.log1p(before / counted)
-            return known * math.pow(writes / counted, min(exponent, 1.0))
-        return known + self._new_keys(writes)
+        return self._mean_of_runs(half) + self._clean_keys(writes) - self._clean_keys(half)
 
     def _mean_of_runs(self, writes: int) -> float:
         """Return the mean number of keys in all runs of this length within the counted writes.
@@ -190,42 +197,47 @@ class Summary:
         runs are nearly as long as all writes, so between them the result is a straight line.
         """
         counted = self.dirty_records
+        keys = sum(row.sum for row in self.gaps) / (counted + 1)
         longest = counted * 3 // 4
         if writes > longest:
             long_run = self._mean_of_runs(longest) if longest else 0.0
-            return long_run + (self._dirty_keys - long_run) * (writes - longest) / (counted - longest)
-        starts, gaps, sums = self._longer_gaps
-        at = bisect_right(starts, writes)
-        missed = sums[at] - writes * gaps[at]
-        if at:
-            row = self.gaps[at - 1]
-            width = 1 if row.gap_min < GAPS_EXACT else 1 << (row.gap_min.bit_length() - 4)
-            over = row.gap_min + width - 1 - writes
-            if over > 0:
-                missed += row.gaps * over / width * (over + 1) / 2
-        return max(0.0, self._dirty_keys - missed / (counted - writes + 1))
+            return long_run + (keys - long_run) * (writes - longest) / max(1, counted - longest)
+        missed = sum(_excess(row, writes) for row in self.gaps if _end_of_row(row.gap_min) > writes)
+        return max(0.0, keys - missed / (counted - writes + 1))
 
-    @cached_property
-    def _longer_gaps(self) -> tuple[list[int], list[float], list[float]]:
-        """The beginnings of the rows of `gaps`; for each position, the number and the sum of the gaps from that row on."""
-        rows = self.gaps[::-1]
-        gaps = list(accumulate((row.gaps for row in rows), initial=0.0))[::-1]
-        sums = list(accumulate((row.sum for row in rows), initial=0.0))[::-1]
-        return [row.gap_min for row in self.gaps], gaps, sums
+    def _clean_keys(self, writes: int) -> float:
+        """Return the number of keys in the run of this length that ends at the first dirty offset."""
+        return sum(
+            row.records * min(1.0, (writes + 1 - row.distance_min) / (_end_of_row(row.distance_min) - row.distance_min))
+            for row in self.clean_records
+            if row.distance_min <= writes
+        )
 
     def _new_keys(self, writes: float) -> float:
-        """Return the keys that come after the counted writes. The chance that a write has a new key falls by a power law.
+        """Return the keys that come after the known writes. The chance that a write has a new key falls by a power law.
 
-        It goes through the chances in the second half of the counted writes and in the quarter before that.
+        It goes through the chances in the second half of the known writes and in the quarter before that.
         """
-        counted = self.dirty_records
-        half, quarter = self._distinct(counted // 2), self._distinct(counted // 4)
-        late, early = (self._dirty_keys - half) / (counted - counted // 2), (half - quarter) / max(1, counted // 4)
+        known = self._known_writes
+        whole, half, quarter = (self._distinct(known // parts) for parts in (1, 2, 4))
+        late, early = (whole - half) / max(1, known - known // 2), (half - quarter) / max(1, known // 2 - known // 4)
         if late <= 0 or early <= 0:
             return 0.0
         falls_by = max(0.0, math.log2(early / late))
         now = late * math.pow(0.75, falls_by)
         exponent = 1 - falls_by
         if abs(exponent) < 1e-9:
-            return now * counted * math.log(writes / counted)
-        return now * counted * (math.pow(writes / counted, exponent) - 1) / exponent
+            return now * known * math.log(writes / known)
+        return now * known * (math.pow(writes / known, exponent) - 1) / exponent
+
+
+def _end_of_row(least: int) -> int:
+    return least + (1 if least < GAPS_EXACT else 1 << (least.bit_length() - 4))
+
+
+def _excess(row: GapRow, writes: int) -> float:
+    """Return by how much the gaps of a row are longer than this, together. Those of a row are spread evenly over it."""
+    if row.gap_min >= writes:
+        return row.sum - writes * row.gaps
+    over = _end_of_row(row.gap_min) - 1 - writes
+    return row.gaps * over / (_end_of_row(row.gap_min) - row.gap_min) * (over + 1) / 2

@@ -17,6 +17,7 @@ from .summary import (
     GAP_PARTS,
     GAPS_EXACT,
     WRITES_EXACT,
+    CleanRow,
     GapRow,
     KeyRow,
     MeasuredSegment,
@@ -65,7 +66,7 @@ class BatchTally:
         self._record_bytes_max = record_bytes_max
         slots = 2 * sample_keys_max
         table = memoryview(mmap.mmap(-1, 40 * (slots + _SLACK_SLOTS))).cast("Q")
-        self._gaps = array("d", bytes(16 * _GAP_ROWS))
+        self._gaps = array("d", bytes(24 * _GAP_ROWS))
         self.kernel = LogTally(
             table, slots, sample_keys_max, self._dirty_from, secret, now_ms + FUTURE_MS, LATE_MS, self._gaps
         )
@@ -145,11 +146,18 @@ class BatchTally:
             unpacked_bytes=kernel.record_bytes - self._packed_bytes,
             control_records=self._control_records,
             dirty_records=kernel.dirty_records,
+            dirty_batches=kernel.dirty_batches,
+            dirty_bytes=kernel.dirty_bytes,
             writes_per_key=tuple(rows),
             gaps=tuple(
-                GapRow(gap_min=_gap_min(row), gaps=self._gaps[2 * row], sum=self._gaps[2 * row + 1])
+                GapRow(gap_min=_gap_min(row), gaps=self._gaps[3 * row], sum=self._gaps[3 * row + 1])
                 for row in range(_GAP_ROWS)
-                if self._gaps[2 * row]
+                if self._gaps[3 * row]
+            ),
+            clean_records=tuple(
+                CleanRow(distance_min=_gap_min(row), records=int(self._gaps[3 * row + 2]))
+                for row in range(_GAP_ROWS)
+                if self._gaps[3 * row + 2]
             ),
             sampled_keys=kernel.keys,
             live_keys=kernel.live_keys * share,

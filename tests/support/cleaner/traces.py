@@ -130,13 +130,24 @@ def summarized(trace: Sequence[Write], config: LogConfig) -> Summary:
     log = make_log(now_ms=BEGIN_MS, **config_values(config))
     for write in trace:
         _append(log, write)
+    return _measured(log, trace[-1].at_ms if trace else BEGIN_MS, None)
+
+
+def summarized_clean(trace: Sequence[Write], config: LogConfig) -> Summary:
+    """Write a trace into a log that is cleaned as a broker does it, and measure that."""
+    one = _Run(make_log(now_ms=BEGIN_MS, **config_values(config)))
+    one.run(trace)
+    return _measured(one.log, trace[-1].at_ms, one.first_dirty_offset)
+
+
+def _measured(log: Log, now_ms: int, clean_below: int | None) -> Summary:
     measuring = LogMeasuring(
         log.files,
         log.directory,
-        config,
-        clean_below=None,
-        log_start_offset=0,
-        now_ms=trace[-1].at_ms if trace else BEGIN_MS,
+        log.config,
+        clean_below=clean_below,
+        log_start_offset=log.log_start_offset,
+        now_ms=now_ms,
         secret=SECRET,
         sample_keys_max=1 << 14,
     )
@@ -170,6 +181,11 @@ class _Run:
         self._sizes: list[tuple[int, int]] = [(0, 0)]
         self._passes = self._read_bytes = self._written_bytes = 0
 
+    @property
+    def first_dirty_offset(self) -> int:
+        """The end of what the passes have cleaned."""
+        return next(iter(self._manager.first_dirty_offsets([self.log])))
+
     def write(self, write: Write) -> None:
         """Write a batch, and note what it supersedes."""
         base_offset = _append(self.log, write)
@@ -181,6 +197,7 @@ class _Run:
         begin_ms = now_ms = trace[0].at_ms
         self._begin_ms = begin_ms
         self._ages = [], []
+        self._tombstones.clear()
         self._sizes = [(0, self.log.size_bytes)]
         self._passes = self._read_bytes = self._written_bytes = 0
         for write in trace:
