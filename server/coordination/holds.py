@@ -14,6 +14,7 @@ from ..runtime.deferrals import Deferrals
 from .bell import Bell
 
 TICK_MS = 50
+"""See `Deferrals`."""
 
 
 class HeldResponse(Deferred):
