@@ -227,7 +227,7 @@ def run(figures: Figures, process: BrokerProcess, pinger: Pinger, world: World, 
     for name, form, act in (
         ("200 connections with large Metadata", "2 000 names each", lambda: many_at_once(process, pinger, 200, 2_000)),
         ("2 000 connections that come and go", "", lambda: come_and_go(process, pinger, 200 if quick else 2_000)),
-        ("1 000 parked fetches that an append wakes", "", lambda: parked(process, pinger, 200 if quick else 1_000)),
+        ("4 000 parked fetches that an append wakes", "", lambda: parked(process, pinger, 200 if quick else 4_000)),
         (
             "A fetch session of many partitions",
             f"{SESSION_PARTITIONS}",
@@ -287,7 +287,7 @@ def parked(process: BrokerProcess, pinger: Pinger, connections: int) -> Hold:
         senders = _connections(stack, process.bootstrap, connections)
         for sender in senders:
             sender.send(fetch)
-        time.sleep(0.5)
+        time.sleep(0.5 + connections / 1_000)  # all of them wait then
         with pinger.watch() as hold:
             with Sender(process.bootstrap) as producer:
                 producer.ask(produce("t0000000", {0: small_batch()}))

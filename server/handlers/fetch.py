@@ -265,8 +265,9 @@ class WaitingFetch(Deferred):
             waiter.watch(each)
 
     def _wake(self) -> None:
-        self._is_woken = True
-        self.end()
+        if not self._is_woken:
+            self._is_woken = True
+            self._waits.end_soon(self)
 
     def leave(self) -> None:
         super().leave()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import tracemalloc
 import weakref
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -14,7 +15,8 @@ import trio.testing
 
 from ottla.server.coordination.bell import Bell
 from ottla.server.coordination.holds import TICK_MS, HeldResponse
-from ottla.server.runtime.deferrals import Deferrals
+from ottla.server.runtime.deferrals import AT_ONCE, Deferrals
+from ottla.server.runtime.time_slices import passes
 
 
 class Client:
@@ -23,11 +25,14 @@ class Client:
     def __init__(self, others: Deferrals, bell: Bell, for_ms: int) -> None:
         self.held = HeldResponse("quiet", others, bell, trio.current_time() * 1000 + for_ms)
         self.sent: list[tuple[int, str]] = []
+        self.sent_in = 0
+        """Pass of the scheduler."""
         self.held.begin(self.send)
 
     def send(self) -> None:
         assert self.held.is_due
         self.held.leave()
+        self.sent_in = passes()
         self.sent.append((round(trio.current_time() * 1000), "changed" if self.held.is_outdated else "quiet"))
 
 
@@ -71,12 +76,26 @@ async def test_a_bell_ends_the_waits_of_its_listeners_once(autojump_clock: trio.
 async def test_a_wait_that_its_client_has_ended_is_not_ended_again(autojump_clock: trio.testing.MockClock) -> None:
     async with holding() as others:
         bell = Bell()
-        left, rung = Client(others, bell, 100), Client(others, bell, 100)
+        left, *rung = [Client(others, bell, 100) for _ in range(AT_ONCE + 3)]
         left.held.leave()
         bell.ring()
-        rung.held.leave()
+        for client in rung:
+            client.held.leave()
         await trio.sleep(1)
-        assert (left.sent, rung.sent, len(bell)) == ([], [], 0)
+        assert [len(client.sent) for client in [left, *rung]] == [0] + [1] * AT_ONCE + [0, 0]
+        assert len(bell) == 0
+
+
+async def test_one_change_ends_few_waits_in_a_pass_of_the_scheduler(autojump_clock: trio.testing.MockClock) -> None:
+    async with holding() as others:
+        for _ in range(2):
+            bell = Bell()
+            clients = [Client(others, bell, 2_000) for _ in range(10 * AT_ONCE)]
+            bell.ring()
+            assert sum(len(client.sent) for client in clients) == AT_ONCE
+            await trio.sleep(0.1)
+            assert [len(client.sent) for client in clients] == [1] * len(clients)
+            assert set(Counter(client.sent_in for client in clients).values()) == {AT_ONCE}
 
 
 async def test_ended_responses_keep_neither_their_clients_nor_memory(autojump_clock: trio.testing.MockClock) -> None:
@@ -117,7 +136,7 @@ async def test_the_task_sleeps_while_nothing_is_due(autojump_clock: trio.testing
     async with holding() as others:
         trio.lowlevel.add_instrument(instrument := Wakes())
         bell = Bell()
-        clients = [Client(others, bell, 1_000 + number) for number in range(TICK_MS - 1)]
+        clients = [Client(others, bell, 1_000 + number) for number in range(AT_ONCE)]
         await trio.sleep(10)
         assert {each.sent[0] for each in clients} == {(1_000, "quiet")}
         for _ in range(10):
