@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -31,12 +31,14 @@ class Client:
     name: str
     command: Callable[[], list[str]]
     protocol: str = "classic"
+    heartbeat_ms: int = 0
+    """Its interval of heartbeats; 0: its own default. The classic protocol only."""
     is_python: bool = False
 
     @property
     def slug(self) -> str:
         """The name without spaces: how client ids begin."""
-        return self.name.replace(", ", "-")
+        return self.name.replace(", ", "-").replace(" ", "")
 
 
 class Event(NamedTuple):
@@ -95,7 +97,8 @@ class Driver:
         return at_s
 
     def consume(self, name: str, bootstrap: str, topic: str, group: str, *, reset: str = "earliest") -> float:
-        return self.tell("consume", name, bootstrap, topic, group, self.client.protocol, reset)
+        heartbeat_ms = str(self.client.heartbeat_ms)
+        return self.tell("consume", name, bootstrap, topic, group, self.client.protocol, reset, heartbeat_ms)
 
     def wait(
         self, client: str, kind: str, word: str | None = None, *, after_s: float = 0.0, timeout_s: float = TIMEOUT_S
@@ -213,4 +216,11 @@ CLIENTS = (
 )
 """All clients with consumers. A name says `consumer` for the new group protocol."""
 
+OFTEN_MS = 100
+OFTEN = tuple(
+    replace(client, name=f"{client.name}, {OFTEN_MS} ms", heartbeat_ms=OFTEN_MS)
+    for client in CLIENTS
+    if client.name in ("aiokafka", "franz-go", "sarama", "kafkajs")
+)
+"""Clients whose members the broker cannot always tell of a rebalance before their next heartbeat, with frequent heartbeats."""
 SHARE, STREAMS = Client("Java, share", _java, "share"), Client("Java, streams", _java, "streams")

@@ -30,7 +30,7 @@ from ...support.brokers.process import BrokerProcess, free_port
 from ...support.machine import Machine
 from ...support.suite import NotRunError, Options, Suite, run_suite
 from ...waits.driver import CLIENTS as CONSUMERS
-from ...waits.driver import SHARE, STREAMS, TIMEOUT_S, Client, ClientError, Driver
+from ...waits.driver import OFTEN, OFTEN_MS, SHARE, STREAMS, TIMEOUT_S, Client, ClientError, Driver
 from ..race.figures import KFAKE
 from ..race.machine import commit, machine, versions
 from ..race.sides import KfakeProcess, missing
@@ -50,7 +50,7 @@ from .scenes import (
 )
 
 SIDES = (OTTLA, KAFKA, KFAKE)
-CLIENTS = (*CONSUMERS, SHARE, STREAMS)
+CLIENTS = (*CONSUMERS, SHARE, STREAMS, *OFTEN)
 RUNS, AT_ONCE = 10, 5
 """How often each scene is played, and how many scenes of two members are played at a time, with a topic and a group each."""
 SCENE_S_MAX = 150.0
@@ -225,6 +225,8 @@ def written(
         f"| | {' | '.join(client.name for client in clients)} |",
         f"|---|{'---|' * len(clients)}",
         *(f"| {row} | {' | '.join(figures.cell(row, each.name, sides) for each in clients)} |" for row in ROWS),
+        "",
+        f"`{OFTEN_MS} ms` in a name is the client's interval of heartbeats; sarama's and kafkajs's fetches wait as long then.",
         "",
         "| wait | conditions |",
         "|---|---|",

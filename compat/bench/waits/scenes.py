@@ -241,6 +241,8 @@ SCENES_OF_CONSUMERS: tuple[Scene, ...] = (alone, created, transaction, eight, fo
 
 def scenes_of(client: Client) -> tuple[Scene, ...]:
     """Return the scenes that a client plays: fifty members are one process's of a compiled client."""
+    if client.heartbeat_ms:
+        return (second,)
     scenes = SCENES_OF_PROTOCOL.get(client.protocol, SCENES_OF_CONSUMERS)
     return (*scenes, fifty) if client.name.startswith("confluent-kafka") else scenes
 

@@ -3,8 +3,10 @@
 A program reads orders from standard input, words separated by spaces, and prints what happens to the client NAME, in lines of
 `@ NAME EVENT [WORD]`. It ends with its standard input.
 
-    consume NAME BOOTSTRAP TOPIC GROUP PROTOCOL RESET    subscribe; PROTOCOL classic, consumer, share or
-                                                         streams, RESET earliest or latest
+    consume NAME BOOTSTRAP TOPIC GROUP PROTOCOL RESET HEARTBEAT_MS
+                                                         subscribe; PROTOCOL classic, consumer, share or
+                                                         streams, RESET earliest or latest, HEARTBEAT_MS the
+                                                         interval of heartbeats, 0 for the client's default
     produce NAME BOOTSTRAP                               start a producer: ready
     transact NAME BOOTSTRAP                              start a transactional producer, its transactional id is NAME: ready
     send NAME TOPIC VALUE                                produce a record, if transactional in a transaction of its own: sent

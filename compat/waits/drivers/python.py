@@ -38,8 +38,11 @@ class Closed:
 class Consumer(Closed):
     """Base of the consumers: each polls in a thread of its own, and closes there."""
 
-    def __init__(self, name: str, bootstrap: str, topic: str, group: str, protocol: str, reset: str) -> None:
+    def __init__(
+        self, name: str, bootstrap: str, topic: str, group: str, protocol: str, reset: str, heartbeat_ms: str
+    ) -> None:
         super().__init__(name)
+        self.heartbeat_ms = int(heartbeat_ms)
         self.bootstrap, self.topic, self.group, self.protocol, self.reset = bootstrap, topic, group, protocol, reset
         self.halted = threading.Event()
         self.owned: set[int] = set()
@@ -157,6 +160,7 @@ class AiokafkaConsumer(Consumer):
             group_id=self.group,
             auto_offset_reset=self.reset,
             isolation_level="read_committed",
+            **({"heartbeat_interval_ms": self.heartbeat_ms} if self.heartbeat_ms else {}),
         )
         client.subscribe([self.topic], listener=Listener())
         await client.start()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -15,7 +16,7 @@ type franzClient struct {
 	transactional bool
 }
 
-func franzConsume(name, bootstrap, topic, group, protocol, reset string) (client, error) {
+func franzConsume(name, bootstrap, topic, group, protocol, reset string, heartbeat time.Duration) (client, error) {
 	ctx := context.Background()
 	if protocol == "consumer" {
 		ctx = context.WithValue(ctx, "opt_in_kafka_next_gen_balancer_beta", true)
@@ -31,9 +32,13 @@ func franzConsume(name, bootstrap, topic, group, protocol, reset string) (client
 	if reset == "latest" {
 		at = kgo.NewOffset().AtEnd()
 	}
-	made, err := kgo.NewClient(kgo.WithContext(ctx), kgo.SeedBrokers(bootstrap), kgo.ClientID(name), kgo.ConsumerGroup(group),
+	options := []kgo.Opt{kgo.WithContext(ctx), kgo.SeedBrokers(bootstrap), kgo.ClientID(name), kgo.ConsumerGroup(group),
 		kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(at), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.OnPartitionsAssigned(count(1)), kgo.OnPartitionsRevoked(count(-1)), kgo.OnPartitionsLost(count(-1)))
+		kgo.OnPartitionsAssigned(count(1)), kgo.OnPartitionsRevoked(count(-1)), kgo.OnPartitionsLost(count(-1))}
+	if heartbeat > 0 {
+		options = append(options, kgo.HeartbeatInterval(heartbeat))
+	}
+	made, err := kgo.NewClient(options...)
 	if err != nil {
 		return nil, err
 	}

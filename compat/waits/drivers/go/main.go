@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 )
 
 // A client that orders name; a consumer only closes.
@@ -18,7 +19,7 @@ type client interface {
 
 // The constructors of one library.
 type library struct {
-	consume func(name, bootstrap, topic, group, protocol, reset string) (client, error)
+	consume func(name, bootstrap, topic, group, protocol, reset string, heartbeat time.Duration) (client, error)
 	produce func(name, bootstrap string, transactional bool) (client, error)
 	admin   func(bootstrap string) (client, error)
 }
@@ -47,7 +48,10 @@ func obey(made library, clients map[string]client, words []string) (err error) {
 	name := words[1]
 	switch words[0] {
 	case "consume":
-		clients[name], err = made.consume(name, words[2], words[3], words[4], words[5], words[6])
+		var heartbeat time.Duration
+		if heartbeat, err = time.ParseDuration(words[7] + "ms"); err == nil {
+			clients[name], err = made.consume(name, words[2], words[3], words[4], words[5], words[6], heartbeat)
+		}
 	case "produce", "transact":
 		if clients[name], err = made.produce(name, words[2], words[0] == "transact"); err == nil {
 			say(name, "ready")

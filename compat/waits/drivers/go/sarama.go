@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/IBM/sarama"
 )
@@ -18,10 +19,14 @@ type saramaClient struct {
 	admin         sarama.ClusterAdmin
 }
 
-func saramaConsume(name, bootstrap, topic, group, _, reset string) (client, error) {
+func saramaConsume(name, bootstrap, topic, group, _, reset string, heartbeat time.Duration) (client, error) {
 	options := sarama.NewConfig()
 	options.ClientID = name
 	options.Consumer.IsolationLevel = sarama.ReadCommitted
+	if heartbeat > 0 {
+		// A generation ends when its fetches have ended.
+		options.Consumer.Group.Heartbeat.Interval, options.Consumer.MaxWaitTime = heartbeat, heartbeat
+	}
 	if reset == "earliest" {
 		options.Consumer.Offsets.Initial = sarama.OffsetOldest
 	}

@@ -6,8 +6,10 @@ const clients = new Map();
 const say = (...words) => console.log("@", ...words);
 const kafka = (name, bootstrap) => new Kafka({ clientId: name, brokers: [bootstrap], logLevel: logLevel.NOTHING });
 
-async function consume(name, bootstrap, topic, group, protocol, reset) {
-  const consumer = kafka(name, bootstrap).consumer({ groupId: group });
+async function consume(name, bootstrap, topic, group, protocol, reset, heartbeat) {
+  // It sends no heartbeat before its fetch has ended.
+  const often = { heartbeatInterval: Number(heartbeat), maxWaitTimeInMs: Number(heartbeat) };
+  const consumer = kafka(name, bootstrap).consumer({ groupId: group, ...(often.heartbeatInterval ? often : {}) });
   clients.set(name, { close: () => consumer.disconnect() });
   consumer.on(consumer.events.GROUP_JOIN, ({ payload }) =>
     say(name, "assigned", (payload.memberAssignment[topic] || []).length),
