@@ -239,6 +239,7 @@ class WaitingFetch(Deferred):
         "_changes",
         "_ctx",
         "_deadline_s",
+        "_has_left",
         "_is_complete",
         "_is_woken",
         "_look",
@@ -250,7 +251,7 @@ class WaitingFetch(Deferred):
         super().__init__(ctx.services.waits.deferrals, deadline_s * 1000 + TICK_MS)
         self._ctx, self._asked, self._look, self._changes = ctx, asked, look, changes
         self._deadline_s, self._soon_s = deadline_s, trio.current_time() + WAIT_MS_MIN / 1000
-        self._is_woken = self._is_complete = False
+        self._is_woken = self._is_complete = self._has_left = False
         self._waiter: Waiter | None = None
 
     def begin(self, send: Callable[[], object]) -> None:
@@ -263,6 +264,8 @@ class WaitingFetch(Deferred):
         waiter.reader = _reader(self._ctx, asked.client_id)
         for each in wanted:
             waiter.watch(each)
+        # Not needed any more: a third of the memory of a wait.
+        self._look.answers, self._look.wanted = [], []
 
     def _wake(self) -> None:
         if not self._is_woken:
@@ -279,6 +282,7 @@ class WaitingFetch(Deferred):
     def yields(self, *, is_ending: bool) -> bool:
         """With `ottla.hold.heartbeats` the wait ends soon: the next request may be a heartbeat."""
         if is_ending:
+            self._has_left = True
             return True
         if not self._ctx.services.config.current.ottla_hold_heartbeats:
             return False
@@ -287,6 +291,9 @@ class WaitingFetch(Deferred):
 
     def finish(self, handle_again: Callable[[], Any]) -> Any:
         ctx, asked, waits = self._ctx, self._asked, self._ctx.services.waits
+        if self._has_left:  # Thousands may leave at once: others must not wait for a scan for each.
+            session_id = NO_SESSION if asked.session is None else asked.session.session_id
+            return FetchResponse(session_id=session_id, responses=())
         is_over = not self._is_woken or self._is_complete or ctx.services.cluster.is_stopping
         changes, look = waits.changes, _scan_few(ctx, asked)
         if look is None:

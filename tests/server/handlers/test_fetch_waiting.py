@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +19,7 @@ import trio.testing
 import ottla
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
+from ottla.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.server.handlers.fetch import WAIT_MS_MIN, wait_for
 from ottla.server.partitions.waits import FetchWaits
@@ -136,17 +138,17 @@ def deletion(client: RawClient) -> None:
 @pytest.fixture
 def parked(broker: ottla.Broker, client: RawClient) -> Callable[[FetchRequest], None]:
     """Return a function that sends a fetch and checks that it waits."""
+    return partial(park, broker, client)
 
+
+def park(broker: ottla.Broker, client: RawClient, request: FetchRequest) -> None:
     async def until_it_waits() -> None:
         with trio.fail_after(60):
             while not broker.inner.waits:
                 await trio.sleep(0.001)
 
-    def send(request: FetchRequest) -> None:
-        client.send(request, 12)
-        broker.run(until_it_waits)
-
-    return send
+    client.send(request, 12)
+    broker.run(until_it_waits)
 
 
 @pytest.mark.parametrize(
@@ -244,6 +246,32 @@ def test_a_fetch_whose_client_disconnects_waits_no_longer(tmp_path: Path, holds:
                 client.send(waiting("t", 2), 12)
                 broker.run(lambda: until(True))
             broker.run(lambda: until(False))
+
+
+def test_a_client_that_sends_no_more_gets_no_records_but_the_answer_to_its_next_request(tmp_path: Path) -> None:
+    """Thousands of clients may leave at once: nothing is read for them."""
+    with (
+        ottla.Broker(str(tmp_path), overrides={"ottla.hold.heartbeats": "false"}) as broker,
+        RawClient(*address(broker)) as client,
+    ):
+        fill(client, batches=2)
+        park(broker, client, waiting("t", 0, min_bytes=MANY_BYTES))
+        client.send(METADATA, 12)
+        client.shut_down_sending()
+        assert rows(client.receive()) == []
+        assert isinstance(client.receive(), MetadataResponse)
+
+
+def test_a_fetch_that_waits_keeps_no_rows(client: RawClient, parked: Callable[[FetchRequest], None]) -> None:
+    fill(client, batches=2)
+    gc.collect()
+    before = rows_in_memory()
+    parked(waiting("t", 2))
+    assert rows_in_memory() == before
+
+
+def rows_in_memory() -> int:
+    return sum(type(each) is PartitionData for each in gc.get_objects())
 
 
 def test_all_fetches_of_a_partition_get_its_next_record(broker: ottla.Broker, client: RawClient) -> None:

@@ -7,6 +7,7 @@
 """
 
 import select
+import socket
 from typing import Any
 
 from ottla.protocol.connection import encode_request
@@ -33,6 +34,9 @@ class RawClient(Client):
 
     def send_bytes(self, data: bytes) -> None:
         self._socket.sendall(data)
+
+    def shut_down_sending(self) -> None:
+        self._socket.shutdown(socket.SHUT_WR)
 
     def has_answer(self, within_s: float = 0.05) -> bool:
         """Return whether data has arrived, or arrives within `within_s`; for tests that expect nothing."""
