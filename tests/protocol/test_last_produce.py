@@ -262,7 +262,7 @@ def test_no_part_of_the_frame_is_kept() -> None:
 
 
 @EACH_VERSION
-def test_of_long_records_only_the_begin_is_compared(version: int) -> None:
+def test_only_the_begin_of_long_records_is_compared(version: int) -> None:
     """Views of many megabytes take a tenth of a second to compare."""
     frame = frame_of(version, body_of(bytes(3 * COMPARED_BYTES)))
     request = parse_request(frame)
