@@ -237,13 +237,6 @@ def _snapshot(commands: Commands) -> None:
     _log_options(parser, is_one=True)
     parser.add_argument("--out", required=True, metavar="DIR", help="new directory")
     parser.add_argument("--overwrite", action="store_true", help="replace an existing snapshot")
-    parser.add_argument("--since", type=_no_layers, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
-
-
-def _no_layers(_text: str) -> NoReturn:
-    raise argparse.ArgumentTypeError(
-        "not supported any more: take a full snapshot, or keep a table up to date with `ottla-spark apply --data-dir`"
-    )
 
 
 def _restore(commands: Commands) -> None:

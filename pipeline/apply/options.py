@@ -54,10 +54,7 @@ def option_name(text: str) -> str:
 def table_format(text: str) -> str:
     """Check that a table format exists, also for programs."""
     if text not in TABLE_FORMATS:
-        instead = (
-            "; delta-rs has taken the place of parquet: a Delta table, which needs no jar" if text == "parquet" else ""
-        )
-        raise argparse.ArgumentTypeError(f"expected one of {', '.join(TABLE_FORMATS)}, found {text}{instead}")
+        raise argparse.ArgumentTypeError(f"expected one of {', '.join(TABLE_FORMATS)}, found {text}")
     return text
 
 

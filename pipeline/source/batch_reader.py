@@ -22,11 +22,9 @@ _log = logging.getLogger(__name__)
 
 
 class SplitPartition(InputPartition):
-    """Work of one task."""
+    """Work of one task. It has no constructor of its own, as a plan makes hundreds of thousands."""
 
-    def __init__(self, task: Task) -> None:
-        super().__init__(None)
-        self.task = task
+    value: Task
 
 
 class BatchReader(DataSourceReader):
@@ -44,7 +42,7 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, SplitPartition):
             return iter(())  # Spark's placeholder for a read without partitions
-        return read_task(partition.task, self.options, self.schema, since_ms=self.narrowing.since_ms)
+        return read_task(partition.value, self.options, self.schema, since_ms=self.narrowing.since_ms)
 
 
 class PushDownReader(BatchReader):

@@ -192,6 +192,6 @@ class _MalformedReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         if isinstance(partition, SplitPartition):
-            split = partition.task.split
+            split = partition.value.split
             for damage in damage_in(split):
                 yield (*split.of, *damage)

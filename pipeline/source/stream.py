@@ -126,7 +126,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, SplitPartition):
             return iter(())
-        return read_task(partition.task, self.options, self.schema)
+        return read_task(partition.value, self.options, self.schema)
 
     def _look(self) -> dict[TopicPartition, Bounds]:
         """Return the bounds of each log."""

@@ -287,24 +287,37 @@ class PartitionLog:
         """
         opened = {segment.base_offset: segment for segment in self.segments}
         is_tiered = layout_of(self.directory) is not None  # segments of two leaders may overlap
-        bases = self._base_offsets
-        for number in range(max(0, bisect_right(bases, from_offset) - 1), bisect_left(bases, up_to_offset)):
-            base_offset, status = bases[number], self._statuses[number]
-            is_last = number + 1 == len(bases)
-            following = OFFSET_MAX if is_last else bases[number + 1]
+        bases, place, log_end_offset = self._base_offsets, self._place, self.log_end_offset
+        first_number, stop_number = max(0, bisect_right(bases, from_offset) - 1), bisect_left(bases, up_to_offset)
+        followings = [*bases[first_number + 1 : stop_number + 1], OFFSET_MAX]
+        for base_offset, following, status in zip(
+            bases[first_number:stop_number], followings, self._statuses[first_number:stop_number], strict=False
+        ):
+            is_last = following == OFFSET_MAX
             end, size_bytes = OFFSET_MAX if is_tiered else following, status.st_size
-            is_whole = from_offset <= base_offset and min(following, self.log_end_offset) <= up_to_offset
-            is_whole = is_whole and size_bytes <= max_bytes
+            is_whole = size_bytes <= max_bytes and from_offset <= base_offset
+            is_whole = is_whole and (following <= up_to_offset or log_end_offset <= up_to_offset)
             if is_whole and since_ms is None and not is_last:
                 if size_bytes:
                     inode, changed_ns = status.st_ino, status.st_ctime_ns
-                    about = (self._place, base_offset, end, inode, size_bytes, changed_ns, b"")
-                    yield Split(*about, 0, size_bytes, base_offset, following)
+                    yield Split(
+                        place,
+                        base_offset,
+                        end,
+                        inode,
+                        size_bytes,
+                        changed_ns,
+                        b"",
+                        0,
+                        size_bytes,
+                        base_offset,
+                        following,
+                    )
                 continue
             first, stop = max(from_offset, base_offset), min(up_to_offset, following)
             segment = opened.get(base_offset) or self._reopened(base_offset, status)
             if segment is None:  # the reader looks these offsets up
-                yield Split(self._place, base_offset, end, 0, 0, 0, b"", 0, max_bytes, first, stop)
+                yield Split(place, base_offset, end, 0, 0, 0, b"", 0, max_bytes, first, stop)
                 continue
             if segment.size_bytes and first < stop and (since_ms is None or not _is_earlier(segment, since_ms)):
                 edges, until = [(0, first)], segment.size_bytes

@@ -76,7 +76,7 @@ def trigger(reader: StreamReader, start: dict[str, dict[str, int]]) -> tuple[dic
     """Return the end of a micro-batch, and its tasks."""
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
     found = reader.partitions(start, end)
-    return end, [each.task for each in found if isinstance(each, SplitPartition)]
+    return end, [each.value for each in found if isinstance(each, SplitPartition)]
 
 
 def costs_of_triggers(data_dir: Path, segments: int, isolation_level: str) -> tuple[int, int]:
