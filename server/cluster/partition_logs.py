@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -23,6 +24,7 @@ from ..partitions.internal_topics import INTERNAL_TOPICS
 from ..partitions.topics import Partition, Topic
 from ..runtime.clock import Clock
 from ..runtime.threads import Work, in_thread, side_by_side
+from ..runtime.time_slices import TimeSlice
 from .leadership import first_leadership
 
 log = logging.getLogger("ottla.topics")
@@ -106,14 +108,20 @@ class PartitionLogs:
             log.error("cannot rename the directories of deleted partitions: %s", error)
         finally:
             self._logs.end_delete(pending_deletion, self._clock.elapsed_ms())
-        for data_dir in {data_dir_of(each) for each in pending_deletion.logs}:
-            those = [each.topic_partition for each in pending_deletion.logs if data_dir_of(each) == data_dir]
+        by_dir = defaultdict[str, list[TopicPartition]](list)
+        for data_dir, partition in await TimeSlice().map(_place, pending_deletion.logs):
+            by_dir[data_dir].append(partition)
+        for data_dir, those in by_dir.items():
             await self._cleaning.forget(data_dir, those)
         gone: list[object] = [*pending_deletion.release_logs()]
         for topic in of:
             gone += topic.partitions
             topic.partitions.clear()
         await in_thread(Work.BACKGROUND, self._home, _release, gone)
+
+
+def _place(log: Log) -> tuple[str, TopicPartition]:
+    return data_dir_of(log), log.topic_partition
 
 
 def promised(logs: LogManager, wanted: Sequence[NewLogs], now_ms: int, elapsed_ms: int) -> list[Log]:

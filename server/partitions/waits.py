@@ -274,8 +274,11 @@ class FetchWaits(Watcher):
         self.changed(partition.topic_partition)
 
     def topic_deleted(self, topic: Topic) -> None:
-        for partition in topic.partitions:
-            self.changed(partition.topic_partition)
+        self.changes += 1
+        for table in filter(None, (self._uncommitted, self._committed)):
+            for partition in topic.partitions:
+                if parked := table.get(partition.topic_partition):
+                    _wake(parked)
 
     def replaced(self, log: LogReader) -> None:
         """Wake the fetches that would continue to read in replaced segments of the log.
