@@ -9,7 +9,7 @@ offset, so fetches of committed records are not even checked.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import chain, islice
 from typing import NamedTuple, Self
 
@@ -265,20 +265,21 @@ class FetchWaits(Watcher):
 
     def changed(self, partition: TopicPartition) -> None:
         """Wake all fetches of a partition that was deleted, or whose leader or log start has moved."""
+        self._changed((partition,))
+
+    def _changed(self, partitions: Iterable[TopicPartition]) -> None:
         self.changes += 1
-        for table in (self._uncommitted, self._committed):
-            if parked := table.get(partition):
-                _wake(parked)
+        if len(self):
+            for partition in partitions:
+                for table in (self._uncommitted, self._committed):
+                    if parked := table.get(partition):
+                        _wake(parked)
 
     def leader_moved(self, partition: Partition) -> None:
         self.changed(partition.topic_partition)
 
     def topic_deleted(self, topic: Topic) -> None:
-        self.changes += 1
-        for table in filter(None, (self._uncommitted, self._committed)):
-            for partition in topic.partitions:
-                if parked := table.get(partition.topic_partition):
-                    _wake(parked)
+        self._changed(partition.topic_partition for partition in topic.partitions)
 
     def replaced(self, log: LogReader) -> None:
         """Wake the fetches that would continue to read in replaced segments of the log.

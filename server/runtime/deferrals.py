@@ -14,7 +14,7 @@ import trio
 
 from .time_slices import passes
 
-AT_ONCE = 24
+ENDED_IN_PASS_MAX = 24
 """Largest number of waits that end in a pass of the scheduler. To answer one takes a twentieth of a millisecond."""
 
 
@@ -74,7 +74,7 @@ class Deferrals:
         if self._pass != (now := passes()):
             self._pass, self._ended = now, 0
         self._ended += 1
-        return self._ended <= AT_ONCE
+        return self._ended <= ENDED_IN_PASS_MAX
 
     async def run(self) -> None:
         """End waits until cancelled."""

@@ -270,7 +270,7 @@ def _column(typecode: str, data: bytes, at: int, stride: int) -> array[int]:
     column = array(typecode)
     width = column.itemsize
     if typecode == _WORD:
-        column = array(_WORD, data)[at // width :: stride // width]  # a word takes as long as a byte
+        column = array(_WORD, data)[at // width :: stride // width]  # a slice of words takes as long as one of bytes
     else:
         packed = bytearray(len(data) // stride * width)
         for byte in range(width):

@@ -15,7 +15,7 @@ import trio.testing
 
 from ottla.server.coordination.bell import Bell
 from ottla.server.coordination.holds import TICK_MS, HeldResponse
-from ottla.server.runtime.deferrals import AT_ONCE, Deferrals
+from ottla.server.runtime.deferrals import ENDED_IN_PASS_MAX, Deferrals
 from ottla.server.runtime.time_slices import passes
 
 
@@ -76,13 +76,13 @@ async def test_a_bell_ends_the_waits_of_its_listeners_once(autojump_clock: trio.
 async def test_a_wait_that_its_client_has_ended_is_not_ended_again(autojump_clock: trio.testing.MockClock) -> None:
     async with holding() as others:
         bell = Bell()
-        left, *rung = [Client(others, bell, 100) for _ in range(AT_ONCE + 3)]
+        left, *rung = [Client(others, bell, 100) for _ in range(ENDED_IN_PASS_MAX + 3)]
         left.held.leave()
         bell.ring()
         for client in rung:
             client.held.leave()
         await trio.sleep(1)
-        assert [len(client.sent) for client in [left, *rung]] == [0] + [1] * AT_ONCE + [0, 0]
+        assert [len(client.sent) for client in [left, *rung]] == [0] + [1] * ENDED_IN_PASS_MAX + [0, 0]
         assert len(bell) == 0
 
 
@@ -90,12 +90,12 @@ async def test_one_change_ends_few_waits_in_a_pass_of_the_scheduler(autojump_clo
     async with holding() as others:
         for _ in range(2):
             bell = Bell()
-            clients = [Client(others, bell, 2_000) for _ in range(10 * AT_ONCE)]
+            clients = [Client(others, bell, 2_000) for _ in range(10 * ENDED_IN_PASS_MAX)]
             bell.ring()
-            assert sum(len(client.sent) for client in clients) == AT_ONCE
+            assert sum(len(client.sent) for client in clients) == ENDED_IN_PASS_MAX
             await trio.sleep(0.1)
             assert [len(client.sent) for client in clients] == [1] * len(clients)
-            assert set(Counter(client.sent_in for client in clients).values()) == {AT_ONCE}
+            assert set(Counter(client.sent_in for client in clients).values()) == {ENDED_IN_PASS_MAX}
 
 
 async def test_ended_responses_keep_neither_their_clients_nor_memory(autojump_clock: trio.testing.MockClock) -> None:
@@ -136,7 +136,7 @@ async def test_the_task_sleeps_while_nothing_is_due(autojump_clock: trio.testing
     async with holding() as others:
         trio.lowlevel.add_instrument(instrument := Wakes())
         bell = Bell()
-        clients = [Client(others, bell, 1_000 + number) for number in range(AT_ONCE)]
+        clients = [Client(others, bell, 1_000 + number) for number in range(ENDED_IN_PASS_MAX)]
         await trio.sleep(10)
         assert {each.sent[0] for each in clients} == {(1_000, "quiet")}
         for _ in range(10):
